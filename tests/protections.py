@@ -4,20 +4,23 @@ A table names the function that protects, never the text of its source: code may
 move to another file, without a look at the tables. Within the function, a change is found by names that one statement
 alone mentions. In a file of SQL it is a line of a named statement, table, trigger or function.
 
-Running a table copies the project, and prints what each test said; the READMEs of ``attack`` and ``fuzz`` have that.
-Exit status 1 where a test passed all the same: such a test shows nothing. ``tests/test_protections.py`` looks that what
-is named is there.
+    python -m tests.test_protections [BEGIN…]
+
+takes those out whose names begin so (``crash``, ``fuzz-bytes``), in a copy of the project, and prints what each test
+said; the READMEs of ``attack`` and ``fuzz`` have that. Exit status 1 where a test passed all the same: such a test
+shows nothing. Tests of adapters run in the environments of the newest SDKs, which ``scripts/test --adapters`` makes.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -244,15 +247,16 @@ def _replaced_between(text: str, begin: int, end: int, code: str) -> str:
     return text[:begin] + code + text[end:]
 
 
-def without(protection: Protection, project: Path, python: str = sys.executable) -> str | None:
+def without(protection: Protection, project: Path) -> str | None:
     """What the test says without the protection, in this copy of the project; None where it passes."""
     source, text = changed(protection)
     path = project / source.relative_to(ROOT)
     path.write_text(text)
     try:
         done = subprocess.run(
-            [python, *_arguments(protection.test)],
+            [_python(protection.test), *_arguments(protection.test)],
             cwd=project,
+            env={**os.environ, "FOLDLOG_TEST_ADAPTERS": "1"},
             capture_output=True,
             text=True,
             check=False,
@@ -263,6 +267,17 @@ def without(protection: Protection, project: Path, python: str = sys.executable)
     finally:
         shutil.copyfile(source, path)
     return None if done.returncode == 0 else _said(done.stdout)
+
+
+def _python(test: str) -> str:
+    """The interpreter of a test's environment. Raises ``SystemExit`` where it is not made."""
+    if not test.startswith("tests/adapters/"):
+        return sys.executable
+    adapter = test.split("/")[2]
+    python = ROOT / ".cache" / "adapters" / f"{adapter}-newest" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit(f"there is no {python}; run 'scripts/test --adapters {adapter}' first")
+    return str(python)
 
 
 def _arguments(test: str) -> list[str]:
@@ -281,11 +296,7 @@ def _said(printed: str) -> str:
     return re.sub(r"/\S*/(?=[^/\s]+\.db)", "", said)[:110]
 
 
-def main(
-    names: list[str],
-    protections: Mapping[str, Protection],
-    python: Callable[[str], str] = lambda test: sys.executable,
-) -> int:
+def main(begins: Iterable[str], protections: Mapping[str, Protection]) -> int:
     useless = 0
     print("| protection | test | what it said without it |\n|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
@@ -294,9 +305,8 @@ def main(
             ".git", ".venv", ".cache", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
         )
         shutil.copytree(ROOT, project, symlinks=True, ignore=skipped)
-        for name in names or protections:
-            protection = protections[name]
-            said = without(protection, project, python(protection.test))
+        for protection in [each for name, each in protections.items() if name.startswith(tuple(begins))]:
+            said = without(protection, project)
             useless += said is None
             cell = "**nothing: it passed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
             print(f"| {protection.what} | `{protection.test}` | {cell} |", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 
 from tests.adapters import protections as adapters
 from tests.attack import protections as attack
@@ -11,7 +12,7 @@ from tests.crash import protections as crash
 from tests.crash.scenarios import SCENARIOS
 from tests.fuzz import protections as fuzz
 from tests.postgres import protections as postgres
-from tests.protections import ROOT, Protection, changed, is_sql, places, sql_blocks
+from tests.protections import ROOT, Protection, changed, is_sql, main, places, sql_blocks
 
 PARAMETERS = ("memory", "sqlite", "plain", *SCENARIOS)
 """Of fixtures that several files share."""
@@ -52,3 +53,7 @@ def test_each_protection_can_be_taken_out():
     for each in TABLES.values():
         file, text = changed(each)
         assert file.suffix == ".sql" or ast.parse(text), each
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or [""], TABLES))

@@ -1,17 +1,8 @@
-"""Take each protection of an adapter out, one at a time, and see a test fail without it.
-
-    python -m tests.adapters.protections [NAME…]
-
-prints a table, as ``tests.crash.protections`` does. Each test runs in the environment of the newest SDK, which
-``scripts/test --adapters`` makes. Exit status 1 where a test passed all the same.
-"""
+"""The protections of adapters: see ``tests.protections``."""
 
 from __future__ import annotations
 
-import os
-import sys
-
-from tests.protections import ROOT, Always, Argument, Gone, Instead, Never, Part, Protection, main
+from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection
 
 _ADK_TEST = "tests/adapters/google_adk/test_service.py"
 _PYDANTIC_TEST = "tests/adapters/pydantic_ai/test_store.py"
@@ -158,17 +149,3 @@ PROTECTIONS = {
         f"{_LANGGRAPH_TEST} -k after_a_fresh_open",
     ),
 }
-
-
-def _python(test: str) -> str:
-    """Return the interpreter of a test's environment. Raises ``SystemExit`` where it is not made."""
-    adapter = test.split("/")[2]
-    python = ROOT / ".cache" / "adapters" / f"{adapter}-newest" / "bin" / "python"
-    if not python.exists():
-        raise SystemExit(f"there is no {python}; run 'scripts/test --adapters {adapter}' first")
-    return str(python)
-
-
-if __name__ == "__main__":
-    os.environ["FOLDLOG_TEST_ADAPTERS"] = "1"
-    sys.exit(main(sys.argv[1:], PROTECTIONS, python=_python))

@@ -1,15 +1,8 @@
-"""Take each rule of the condensers out, one at a time, and see a test fail without it.
-
-    python -m tests.attack.protections [NAME…]
-
-prints a table, as ``tests.crash.protections`` does. Exit status 1 where a test passed all the same.
-"""
+"""The rules of the condensers: see ``tests.protections``."""
 
 from __future__ import annotations
 
-import sys
-
-from tests.protections import Always, Gone, Instead, Never, Protection, main
+from tests.protections import Always, Gone, Instead, Never, Protection
 
 _WINDOW = "tests/condensers/test_window.py"
 _ATTENTION = "tests/condensers/test_attention.py"
@@ -96,6 +89,3 @@ PROTECTIONS = {
         "tests/condensers/test_pipeline.py",
     ),
 }
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], PROTECTIONS))

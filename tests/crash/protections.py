@@ -1,15 +1,8 @@
-"""Take each protection out, one at a time, and see a test fail without it.
-
-    python -m tests.crash.protections [NAME…]
-
-It prints what each test says: see ``tests.protections``.
-"""
+"""The protections of what was acknowledged, and of all that follows it: see ``tests.protections``."""
 
 from __future__ import annotations
 
-import sys
-
-from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection, main
+from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection
 
 PROTECTIONS = {
     "not-a-store": Protection(
@@ -628,7 +621,3 @@ if self._is_staged:
         "tests/conformance/test_bytes.py -k redaction_takes and plain-sqlite",
     ),
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], PROTECTIONS))

@@ -1,15 +1,8 @@
-"""Take each protection against damage and leaks out, one at a time, and see a test fail without it.
-
-    python -m tests.fuzz.protections [NAME…]
-
-prints a table, as ``tests.crash.protections`` does. Exit status 1 where a test passed all the same.
-"""
+"""The protections against damage and leaks: see ``tests.protections``."""
 
 from __future__ import annotations
 
-import sys
-
-from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection, main
+from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection
 
 _VERIFICATION = "tests/eventstore/test_verification.py"
 _ENCRYPTION = "tests/eventstore/test_encryption.py"
@@ -352,6 +345,3 @@ PROTECTIONS = {
         "tests/conformance/test_recorders.py -k followed_by_nobody",
     ),
 }
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], PROTECTIONS))

@@ -1,15 +1,8 @@
-"""Take each protection of a store on PostgreSQL out, one at a time, and see a test fail without it.
-
-    python -m tests.postgres.protections [NAME…]
-
-prints a table, as ``tests.crash.protections`` does. Exit status 1 where a test passed all the same.
-"""
+"""The protections of a store on PostgreSQL: see ``tests.protections``."""
 
 from __future__ import annotations
 
-import sys
-
-from tests.protections import Always, Gone, Instead, Never, Part, Protection, main
+from tests.protections import Always, Gone, Instead, Never, Part, Protection
 
 _KEYS = "tests/postgres/test_keys.py"
 _FOLLOWERS = "tests/postgres/test_followers.py"
@@ -163,6 +156,3 @@ PROTECTIONS = {
         "tests/postgres/test_setup.py -k goes_on_after",
     ),
 }
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], PROTECTIONS))
