@@ -136,29 +136,17 @@ def test_what_was_added_since_is_written_as_codex_would():
 # -- condensations of ours --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "condensations",
-    [
-        [{"forgotten_event_ids": (2, 3), "summary": "a look around", "summary_offset": 2}],
-        [{"forgotten_events_start_id": 1, "forgotten_events_end_id": 4, "summary": "all of it", "summary_offset": 1}],
-        [{"forgotten_event_ids": (1,), "summary": None, "summary_offset": None}],
-        [
-            {"forgotten_event_ids": (2, 3), "summary": "a look around", "summary_offset": 2},
-            {"forgotten_event_ids": (1, -8), "summary": "the whole beginning", "summary_offset": 1},
-        ],
-    ],
-)
-def test_a_condensation_of_ours_is_compacted_and_gives_the_same_view_again(condensations):
+def test_condensations_of_ours_are_compacted_and_give_the_same_view_again():
     events = list(decode([BASE, *said("hi"), call("a"), output("a"), *said("bye", role="assistant")], CODEX))
-    events += [Message(id=5, source="user", content="and now?")]
-    for fields in condensations:
-        events.append(CondensationAction(id=len(events), **fields))
+    for forgotten, summary, offset in (((2, 3), "a look around", 2), ((1, -7), "the whole beginning", 1)):
+        told = {"summary": summary, "summary_offset": offset}
+        events.append(CondensationAction(id=len(events), forgotten_event_ids=forgotten, **told))
         events.append(Message(id=len(events), source="user", content=f"go on, {len(events)}"))
-    records = list(encode(events, CODEX))
-    assert [it["type"] for it in records].count("compacted") == len(condensations)
-    again = list(decode(records, CODEX))
-    assert list(encode(again, CODEX)) == records
-    assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
+        records = list(encode(events, CODEX))
+        again = list(decode(records, CODEX))
+        assert list(encode(again, CODEX)) == records
+        assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
+    assert [it["type"] for it in records].count("compacted") == 2
 
 
 def test_a_retraction_of_ours_is_compacted_to_the_view_that_it_restores():
