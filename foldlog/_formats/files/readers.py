@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +67,10 @@ def _has_two_lines(path: Path) -> bool:
     """Return whether two lines are not blank. It is read, not mapped: a mapped file that its program empties
     ends this process.
     """
-    begins = ends = False
     with path.open("rb") as file:
-        while some := file.read(2**16):
-            some = some if begins else some.lstrip()
-            begins = begins or bool(some)
-            if begins and not ends:
-                _, newline, some = some.partition(b"\n")
-                ends = bool(newline)
-            if ends and not some.isspace() and some:
-                return True
-    return False
+        begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))  # lines, or parts of long ones
+        first_ends = dropwhile(lambda part: not part.endswith(b"\n"), begun)
+        return not all(map(bytes.isspace, islice(first_ends, 1, None)))
 
 
 class Array:
