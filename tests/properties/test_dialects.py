@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import TypeAdapter
@@ -58,7 +58,7 @@ ARGUMENTS = [
     {"a": float("nan")},
     {"input": "x\ud800"},
 ]
-
+SUMMARY = CondensationSummary(content="in short")
 odd_contents = st.one_of(odd_texts, st.lists(st.sampled_from(PARTS), max_size=4).map(tuple))
 call_ids = st.sampled_from([None, "", "a", "b", "a b", "a/b", "c" * 50, "\ud800"])
 odd_events = st.one_of(
@@ -81,12 +81,17 @@ odd_events = st.one_of(
         is_error=st.booleans(),
         cause=st.one_of(st.none(), st.integers(0, 12)),
     ),
-    st.just(CondensationSummary(content="in short")),
+    st.just(SUMMARY),
     st.just(Annotation(name="reasoning", data=REASONED, source="agent", shown=True, stays_with_next=True)),
 )
-odd_views = st.lists(odd_events, max_size=14).map(
-    lambda events: View.from_events([replace(event, id=n) for n, event in enumerate(events)])
-)
+
+
+def view_of(events: list[Any]) -> View:
+    return View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+
+
+odd_views = st.lists(odd_events, max_size=14).map(view_of)
+CALLED = [Action(tool="run", call_id="a", response_id="r"), Observation(content="", call_id="a")]
 
 
 @examples(600)
@@ -96,15 +101,18 @@ def test_what_is_made_of_any_view_is_accepted(view):
         assert PROBLEMS[dialect](view.to_messages(dialect)) == [], dialect
 
 
+@example(view_of([*CALLED, *CALLED]))
+@example(view_of([*CALLED, SUMMARY, replace(CALLED[0], call_id="b"), replace(CALLED[1], call_id="b")]))
 @examples(200)
 @given(odd_views)
 def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_their_order(view):
-    replies: list[list[str | None]] = []
+    response_of = {place: calls.members for calls in view.units.parallel_calls for place in calls.members}
+    replies: list[list[Any]] = []
     for place in view.fit_positions:
         event = view[place]
         if isinstance(event, Action):
-            if not replies or event.response_id is None or replies[-1][0] != event.response_id:
-                replies.append([event.response_id])
+            if not replies or replies[-1][0] is not response_of[place]:
+                replies.append([response_of[place]])
             replies[-1].append(event.call_id)
         elif isinstance(event, Message) and event.source == "agent":
             replies.append([None])
