@@ -32,8 +32,6 @@ from foldlog.eventstore import (
 
 COMMENTARY = "commentary"
 """The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's Responses."""
-_LOOKED_BACK = 100
-"""The last events of a View in which a response is looked for that goes on."""
 
 
 def _response_after(event: Event, response: Any) -> Any:
@@ -42,6 +40,8 @@ def _response_after(event: Event, response: Any) -> Any:
         return event.response_id
     if "reply" in event.meta:
         return event.meta["reply"]
+    if isinstance(event, CondensationAction | Retraction):  # one of ours may come between the calls of a response
+        return response if event.origin is None else None
     ends = isinstance(event, Observation | SystemMessage) or (isinstance(event, Message) and event.source != "agent")
     return None if ends else response
 
@@ -72,13 +72,12 @@ class FollowingDecoder(RecordDecoder):
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
-        """Return the response of a call whose record does not tell it: that of the calls before it, unless a result or
-        the words of others came since.
+        """Return the response of a call whose record does not tell it: that of the calls before it, unless a result,
+        the words of others or a compaction came since.
         """
         if self._response is ... and self.past is not None:
-            self._response = None
-            for event in self.past.view().events[-_LOOKED_BACK:]:
-                self._response = _response_after(event, self._response)
+            found = (_response_after(event, ...) for event in self.past.newest_first())
+            self._response = next((each for each in found if each is not ...), None)
         return self._response or f"response-{version}"
 
     def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.eventstore import CondensationAction, InvalidEvent, Message
+from foldlog.eventstore import Action, CondensationAction, InvalidEvent, Message
 from foldlog.formats import Encoder, decode, encode
 from foldlog.projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text
@@ -73,6 +73,8 @@ def rollout(steps):
     return records
 
 
+@example([["call"], [compacted("So far")], ["call"]], {2})
+@example([["call"], said("x"), [told("thread_rolled_back", num_turns=1)], ["call"]], {3})
 @given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)))
 @examples(250)
 def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
@@ -120,6 +122,11 @@ def test_events_of_ours_between_the_records_are_forgotten_with_them(histories):
     assert [event.content for event in history.view()] == ["You are", "a, in short"]
     history.append_records([compacted("all", text("all"))], format=CODEX)
     assert [event.content for event in history.view()] == ["You are", "all"]
+    history.append_records([call("c0")], format=CODEX)
+    history.append(CondensationAction(forgotten_event_ids=(1,)))
+    history.append_records([call("c1"), compacted("all"), call("c2")], format=CODEX)
+    first, second, third = (event.response_id for event in history.events() if isinstance(event, Action))
+    assert first == second != third
 
 
 def test_an_encoder_that_began_in_the_middle_refuses_what_needs_the_whole_view(histories):
