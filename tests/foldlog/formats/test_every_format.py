@@ -364,42 +364,24 @@ def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format
     assert ("I cannot." in again, "*** Begin" in json.dumps(records)) == (True, True)
 
 
-ODD = {"type": "odd", "content_type": "odd", "odd": {"text": "hidden words"}}
+ODD = {"type": "odd", "content_type": "odd", "kind": "odd", "odd": {"text": "hidden words"}}
+TEXTS = ({"type": "text", "text": "seen"}, {"type": "text", "text": "more"})
+IN_TEXTS = [
+    Message(id=0, source="user", content=TEXTS),
+    Action(id=1, tool="f", arguments={}, call_id="k", response_id="r"),
+    Observation(id=2, tool="f", call_id="k", cause=1, content=TEXTS),
+]
 
 
-def _asked_and_answered(said, returned):
-    call = {"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    return [
-        {"role": "user", "content": said},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "k", "content": returned},
-    ]
-
-
-def _of_langchain(kind, content, **more):
-    return {"type": kind, "data": {"content": content, "type": kind, **more}}
-
-
-def _anthropic(said, returned):
-    return [
-        {"role": "user", "content": said},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "f", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "k", "content": returned}]},
-    ]
-
-
-def _of_pi(number, **message):
-    entry = {"id": f"e{number}", "parentId": f"e{number - 1}" if number else None}
-    return {"type": "message", **entry, "timestamp": "2026-03-01T10:00:00.000Z", "message": message}
-
-
-def _of_v1(number, kind, **fields):
-    return {"kind": kind, "id": f"e{number}", "timestamp": "2026-02-17T09:00:00", "tool_name": "f", **fields}
-
-
-def _of_chatgpt(number, role, content, **more):
-    message = {"id": f"n{number}", "author": {"role": role}, "content": content, **more}
-    return {"id": f"n{number}", "message": message, "parent": f"n{number - 1}" if number else None}
+def with_odd(value, *, in_array=False):
+    """A record in which a block that no rule knows stands for a text, or for the block of that text."""
+    if in_array and type(value) is dict and str(value.get("text")).startswith("seen"):
+        return ODD
+    if type(value) is str and value.startswith("seen"):
+        return ODD if in_array else [ODD]
+    if type(value) is list:
+        return [with_odd(each, in_array=True) for each in value]
+    return {key: with_odd(each) for key, each in value.items()} if type(value) is dict else value
 
 
 def _span(*told):
@@ -409,46 +391,6 @@ def _span(*told):
 
 
 WITH_BLOCKS = {
-    "openai-chat": _asked_and_answered([ODD], [ODD]),
-    "swe-agent": [{**each, "agent": "main"} for each in _asked_and_answered([ODD], [ODD])],
-    "inspect-eval": [
-        {"role": "user", "content": [ODD], "source": "input"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "k", "function": "f", "arguments": {}}]},
-        {"role": "tool", "tool_call_id": "k", "function": "f", "content": [ODD]},
-    ],
-    "langchain": [
-        _of_langchain("human", [ODD]),
-        _of_langchain("ai", "", tool_calls=[{"name": "f", "args": {}, "id": "k"}]),
-        _of_langchain("tool", [ODD], tool_call_id="k"),
-    ],
-    "anthropic-messages": _anthropic([ODD], [ODD]),
-    "claude-code": [
-        {"type": each["role"], "uuid": f"u{n}", "parentUuid": f"u{n - 1}" if n else None, "message": each}
-        for n, each in enumerate(_anthropic([ODD], [ODD]))
-    ],
-    "claude-ai": [
-        {"uuid": "u", "sender": "human", "content": [ODD]},
-        {"uuid": "a", "sender": "assistant", "content": [
-            {"type": "tool_use", "id": "k", "name": "f", "input": {}},
-            {"type": "tool_result", "tool_use_id": "k", "content": [ODD]},
-        ]},
-    ],
-    "openai-responses": [
-        {"type": "message", "role": "user", "content": [ODD]},
-        {"type": "function_call", "call_id": "k", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "k", "output": [ODD]},
-    ],
-    "pi": [
-        _of_pi(0, role="user", content=[ODD]),
-        _of_pi(1, role="assistant", content=[{"type": "toolCall", "id": "k", "name": "f", "arguments": {}}]),
-        _of_pi(2, role="toolResult", toolCallId="k", content=[ODD]),
-    ],
-    "atif": [
-        {"step_id": 1, "source": "user", "message": [ODD]},
-        {"step_id": 2, "source": "agent", "message": "",
-         "tool_calls": [{"tool_call_id": "k", "function_name": "f", "arguments": {}}],
-         "observation": {"results": [{"source_call_id": "k", "content": [ODD]}]}},
-    ],
     "gemini-cli": [
         {"id": "u", "timestamp": "2026-03-01T10:00:00.000Z", "type": "user", "content": [ODD]},
         {"id": "g", "timestamp": "2026-03-01T10:00:01.000Z", "type": "gemini", "content": "", "toolCalls": [
@@ -456,57 +398,6 @@ WITH_BLOCKS = {
                 {"functionResponse": {"id": "k", "name": "f", "response": {"output": ""}, "parts": [ODD]}}
             ]},
         ]},
-    ],
-    "strands": [
-        {"message": {"role": role, "content": [part]}, "message_id": n, "redact_message": None}
-        for n, (role, part) in enumerate([
-            ("user", {"odd": {"text": "hidden words"}}),
-            ("assistant", {"toolUse": {"toolUseId": "k", "name": "f", "input": {}}}),
-            ("user", {"toolResult": {"toolUseId": "k", "status": "success", "content": [{"odd": "hidden words"}]}}),
-        ])
-    ],
-    "google-adk": [
-        {"author": author, "invocation_id": "i", "actions": {}, "content": {"parts": [part]}}
-        for author, part in (
-            ("user", {"odd": {"text": "hidden words"}}),
-            ("agent", {"function_call": {"id": "k", "name": "f", "args": {}}}),
-            ("agent", {"function_response": {"id": "k", "name": "f", "response": {"odd": "hidden words"}}}),
-        )
-    ],
-    "pydantic-ai": [
-        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": [{"kind": "odd"}]}]},
-        {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "f", "args": {}, "tool_call_id": "k"}]},
-        {"kind": "request", "parts": [
-            {"part_kind": "tool-return", "tool_name": "f", "content": [{"kind": "odd"}], "tool_call_id": "k"},
-        ]},
-    ],
-    "agent-framework": [
-        {"type": "message", "role": role, "contents": [part]}
-        for role, part in (
-            ("user", ODD),
-            ("assistant", {"type": "function_call", "call_id": "k", "name": "f", "arguments": "{}"}),
-            ("tool", {"type": "function_result", "call_id": "k", "result": [ODD]}),
-        )
-    ],
-    "openhands-v1": [
-        _of_v1(0, "MessageEvent", source="user", llm_message={"role": "user", "content": [ODD]}),
-        _of_v1(1, "ActionEvent", source="agent", action={"kind": "F"}, tool_call_id="k",
-               tool_call={"id": "k", "name": "f", "arguments": "{}"}),
-        _of_v1(2, "ObservationEvent", source="environment", tool_call_id="k", action_id="e1",
-               observation={"kind": "O", "content": [ODD]}),
-    ],
-    "chatgpt": [
-        _of_chatgpt(0, "user", {"content_type": "multimodal_text", "parts": [ODD]}),
-        _of_chatgpt(1, "assistant", {"content_type": "code", "text": "1"}, recipient="f"),
-        _of_chatgpt(2, "tool", ODD),
-    ],
-    "codex": [
-        {"timestamp": "2026-02-17T09:00:00.000Z", "type": "response_item", "payload": payload}
-        for payload in (
-            {"type": "message", "role": "user", "content": [ODD]},
-            {"type": "function_call", "call_id": "k", "name": "f", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "k", "output": [ODD]},
-        )
     ],
     "opencode": [
         {"info": {"id": "m1", "role": "user"}, "parts": [ODD]},
@@ -529,12 +420,14 @@ WITH_BLOCKS = {
                {"role": "tool", "parts": [{"type": "tool_call_response", "id": "k", "response": [ODD]}]}], []),
     ],
 }  # fmt: skip
+"""Records of formats whose blocks are not where their texts are."""
 NO_BLOCKS = {"aider", "openhands-v0"}
 """Formats in which what is said is a text."""
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in NO_BLOCKS])
 def test_a_block_that_no_rule_knows_is_shown(format):
-    view = View.from_events(decode(WITH_BLOCKS[format], format))
+    records = WITH_BLOCKS.get(format) or [with_odd(each) for each in encode(IN_TEXTS, format)]
+    view = View.from_events(decode(records, format))
     told = [event for event in view if "odd" in repr(getattr(event, "content", getattr(event, "data", "")))]
     assert [isinstance(event, Observation) for event in told] == [False, True]
