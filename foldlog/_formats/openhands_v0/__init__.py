@@ -86,6 +86,7 @@ FORMAT = Format(
     matches=_matches,
     accepts=_accepts,
     decoder=OpenHandsV0Decoder,
+    expected="an event object",
     encoder=OpenHandsV0Encoder,
     beside=_beside,
     live=True,

@@ -13,9 +13,9 @@ from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.record import (
     NotAnEvent,
-    described,
     dict_or_empty,
     read_time,
+    refused,
     text_or_empty,
     text_or_none,
     usage_told,
@@ -81,7 +81,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             raise NotAnEvent("expected an event object or an array of them, found an empty array")
         for member in members_of(record):
             if type(member) is not dict:
-                raise NotAnEvent(f"expected an event object, found {described(member)}")
+                raise refused("an event object", member)
             if all(type(member.get(key)) is not str for key in ("action", "observation")):
                 raise NotAnEvent("an event has a text under 'action' or 'observation', this object has neither")
 
