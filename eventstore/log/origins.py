@@ -85,10 +85,11 @@ def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknow
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     taken = set() if reading is None else _recalled(reading, keys)
-    new, is_new = Unknown([], []), True
+    new, is_new, place = Unknown([], []), True, 0
     for encoded, key in zip(batch, keys, strict=True):
-        if encoded.event.origin is None or type(encoded.event.origin.rest) is not int:  # else of the record before
-            is_new = key is None or key not in taken
+        rest, place = encoded.event.origin and encoded.event.origin.rest, place + 1
+        if type(rest) is not int or rest != place or encoded is batch[0]:  # else of the record before
+            is_new, place = key is None or key not in taken, 0 if type(rest) is list else -len(batch)
         if is_new:
             new.batch.append(encoded)
             new.keys.append(None if key in taken else key)
@@ -186,5 +187,4 @@ def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str |
 
 
 def _key_of(event: Event) -> str | None:
-    origin = event.origin
-    return None if origin is None else source_key(origin.format, origin.id)
+    return None if event.origin is None else source_key(event.origin.format, event.origin.id)
