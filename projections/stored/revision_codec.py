@@ -37,7 +37,7 @@ import msgspec
 from foldlog.eventstore import VIEWS, Record
 
 PROJECTION = VIEWS
-CODE = 2
+CODE = 3
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
 records of another version are rebuilt, not trusted."""
 
