@@ -98,8 +98,9 @@ telemetry: Telemetry | None = None
 
 def tell(name: str, **values: Any) -> None:
     """Log a message, with its values as attributes of the record, and tell the telemetry."""
-    level, text = MESSAGES[name]
-    logging.getLogger(name).log(level, text, values, extra=values, stacklevel=2)
+    logger, (level, text) = logging.getLogger(name), MESSAGES[name]
+    text = text if logger.hasHandlers() else f"{name}: note: {text}"  # which Python then prints alone on stderr
+    logger.log(level, text, values, extra=values, stacklevel=2)
     measure(name, **values)
 
 

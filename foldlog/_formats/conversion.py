@@ -31,11 +31,12 @@ _NATIVE = "openhands-v1"
 
 
 class OtherFormat(UnknownFormat):
-    """The history was imported from another format. Export it in that one, or as ``openai-chat``."""
+    """The history was imported from another format. Export it in that one, or as ``openai-chat``, or its View."""
 
     def __init__(self, format: str, origin: str) -> None:
         known = " or ".join(dict.fromkeys((repr(origin), repr(ANY_HISTORY))))
-        ValueError.__init__(self, f"this history was imported from {origin!r}; export it as {known}")
+        instead = f"export it as {known}, or what a model is sent now in any format (--view, or view=True)"
+        ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
         self.format = format
 
 

@@ -37,13 +37,7 @@ class Sources:
     that are of no known format, and ``not_opened`` those with names that histories do not have.
     """
 
-    def __init__(
-        self,
-        paths: Iterable[Path],
-        recognize: Recognize,
-        prefix: str = "",
-        look: Look = no_look,
-    ) -> None:
+    def __init__(self, paths: Iterable[Path], recognize: Recognize, prefix: str = "", look: Look = no_look) -> None:
         self.findings: list[ImportFinding] = []
         self.left_out: list[Path] = []
         self.not_opened: list[Path] = []

@@ -100,13 +100,8 @@ def overview_of(
         if not sizes:
             return found
         view = views.current(row.id)
-        tokens = view_tokens(view, count)
         events, summaries = sent_of(Sent(view, view))
-        return found._replace(
-            sent_events=events,
-            sent_summaries=summaries,
-            tokens=tokens,
-        )
+        return found._replace(sent_events=events, sent_summaries=summaries, tokens=view_tokens(view, count))
     except ConversationErased:
         raise
     except EventStoreError as error:

@@ -289,10 +289,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
 
 def test_a_shell_completes_commands_and_conversations(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    asked = {
-        "_FOLDLOG_COMPLETE": "complete_zsh",
-        "_TYPER_COMPLETE_ARGS": "foldlog view fi",
-    }
+    asked = {"_FOLDLOG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "foldlog view fi"}
     done = subprocess.run(
         [FOLDLOG], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )

@@ -178,7 +178,8 @@ def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(
     lines += [("compacted", {"message": "So far", "replacement_history": [*items, {**said, "role": "assistant"}]})]
     rows = [json.dumps({"timestamp": "2026-03-05T10:00:00Z", "type": kind, "payload": told}) for kind, told in lines]
     Path("c.jsonl").write_text("\n".join(rows) + "\n")
-    assert foldlog("import", "c.jsonl", "--format", "codex").status == 0
+    added = "9 events of 1 conversation added to foldlog.db, 4 of them copies that no figure counts.\n"
+    assert foldlog("import", "c.jsonl", "--format", "codex").out.endswith(added)
     with library.open("foldlog.db") as histories:
         assert [event.id for event in histories["c"].view()] == [4, 5, 6, 7]
     if is_redacted:

@@ -206,6 +206,12 @@ def test_the_page_lists_the_messages_that_there_are():
     assert LISTED.keys() == _observed.MESSAGES.keys() == {name for _, name in CAUSES}
 
 
+def test_without_a_handler_a_message_tells_who_speaks(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("foldlog.lease.taken_over"), "propagate", False)
+    overtaken(tmp_path)
+    assert capsys.readouterr().err.startswith("foldlog.lease.taken_over: note: conversation 'c1': 'other' takes over")
+
+
 def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, caplog):
     keys_ignored(tmp_path)
     (record,) = caplog.records

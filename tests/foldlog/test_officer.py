@@ -275,10 +275,7 @@ STEP = {
     "observation": {"results": [{"source_call_id": "a", "content": ""}, {"source_call_id": "b", "content": SECRET}]},
 }
 AGENT = {"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "kite", "version": "1"}}
-IMPORTED = {
-    "atif": [AGENT, STEP],
-    "otlp-genai": [span("hello", SECRET), span("hello", SECRET, "and then?")],
-}
+IMPORTED = {"atif": [AGENT, STEP], "otlp-genai": [span("hello", SECRET), span("hello", SECRET, "and then?")]}
 """One event of several of a record holds the secret; so does a record whose own events do not hold it."""
 
 

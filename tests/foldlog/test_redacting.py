@@ -185,11 +185,7 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert "1 fork shows it redacted too: f" in ran.out
     ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     [receipt] = ran.document["receipts"]
-    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == (
-        [1, 3],
-        False,
-        "asked to",
-    )
+    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == ([1, 3], False, "asked to")
     assert foldlog("audit", "--to", "audit.db").status == 0
     ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     assert (ran.status, ran.document["holders"]) == (0, [])

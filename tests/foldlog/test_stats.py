@@ -303,10 +303,7 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion, marked):
     records = [
-        {
-            "accumulated_cost": paid,
-            "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written},
-        }
+        {"accumulated_cost": paid, "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written}}
         for paid, tokens, written in figures
     ]
     if format == "openhands-v0":

@@ -347,10 +347,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, for
     assert not audit(store, "c2").findings
     if format == "openhands-v0":
         why = views.why("c2", 4)
-        assert (why.fate, why.reason) == (
-            "never shown",
-            "imported condensation 3 forgot its source id before it came",
-        )
+        assert (why.fate, why.reason) == ("never shown", "imported condensation 3 forgot its source id before it came")
 
 
 # --- audit ---

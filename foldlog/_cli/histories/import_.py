@@ -27,6 +27,7 @@ from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import import_source
 from foldlog._reports.ahead import made_ahead
+from foldlog._reports.overview import copies_before
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import Imported, SeenFiles
 from foldlog._words.gist import count
@@ -110,7 +111,7 @@ def run(
     """
     paths = [*(paths or ()), *(place for name in agents or () for place in _places(name))]
     if not paths:
-        raise Refused(f"name a PATH, or --from with one of {_and(_with_places())}")
+        raise Refused(f"name a PATH, or --from with one of {', '.join(_with_places())}")
     if watch and (as_json or Path("-") in paths):
         raise Refused("--watch follows files until Ctrl-C; leave out --json and -")
     if conversation is not None and prefix:
@@ -135,7 +136,7 @@ def run(
                 rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
                 terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
         left_out = bool(sources.left_out) + bool(sources.not_opened)
-        _sum_up(db, imported, elsewhere, left_out, options)
+        _sum_up(db, store, imported, elsewhere, left_out, options)
         told = {*elsewhere, *(finding for one in imported for finding in one.findings)}
         with suppress(KeyboardInterrupt) if watch else nullcontext():  # which is how it ends
             while watch:
@@ -146,7 +147,7 @@ def run(
 
 
 def _sum_up(
-    db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], notes: int, options: _Options
+    db: str, store: Store, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], notes: int, options: _Options
 ) -> None:
     remarks = dict.fromkeys(one.note for one in imported if one.note and one.added)
     for note in remarks:
@@ -162,8 +163,16 @@ def _sum_up(
     told = " and ".join(count(number, what) for number, what in ((findings, "finding"), (notes, "note")) if number)
     there = {one.conversation for one in imported if one.added} or {one.conversation for one in imported if one.version}
     events = f"{count(sum(one.added for one in imported), 'event')} of {count(len(there), 'conversation')}"
+    copied = sum(_copies(store, one) for one in imported if one.added and formats()[one.format].says_again)
+    copies = f", {copied:,} of them copies that no figure counts" if copied else ""
     end = f"; {told}, named above." if told else "."
-    terminal.console().print(f"{events} added to {terminal.printable(store_name(db))}{end}")
+    terminal.console().print(f"{events} added to {terminal.printable(store_name(db))}{copies}{end}")
+
+
+def _copies(store: Store, one: ImportedDocument) -> int:
+    start = one.version - one.added
+    structural = store.query(one.conversation, lambda reading: [*reading.structural_events(start, one.version)])
+    return sum(map(copies_before, structural))
 
 
 class _Options(NamedTuple):
@@ -241,21 +250,19 @@ def _with_places() -> list[str]:
 def _places(name: str) -> list[Path]:
     """Return the folders and files in which the program of a format keeps its histories on this machine."""
     if name not in formats() or not formats()[name].kept_in:
-        raise Refused(f"where {name!r} keeps its histories is not known; name a PATH, or one of {_and(_with_places())}")
+        raise Refused(
+            f"where {name!r} keeps its histories is not known; name a PATH, or one of {', '.join(_with_places())}"
+        )
     expanded = {place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in}
     known = {place: Path(path) for place, path in expanded.items() if "$" not in path}
     there = {place: path for place, path in known.items() if _states([path])}
     if not there:
         raise Refused(
-            f"there are no histories of {name} at {_and([*map(str, known.values())])}; name the PATH where they are, "
+            f"there are no histories of {name} at {', '.join(map(str, known.values()))}; name the PATH where they are, "
             f"with --format {name} in place of --from"
         )
     chosen = [path for place, path in there.items() if place.startswith("$")]  # in the place of those below ~
     return chosen or [*there.values()]
-
-
-def _and(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 _States = dict[str, tuple[int, ...]]

@@ -17,12 +17,7 @@ from foldlog.projections import summary_event
 SETTINGS = EVENT_SETTINGS
 
 
-def run(
-    conversation: ConversationId,
-    event: EventId,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
-) -> None:
+def run(conversation: ConversationId, event: EventId, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
 
     Example: foldlog show tidewatch 17

@@ -24,11 +24,7 @@ from foldlog.projections import arguments_of
 
 NAME = "openhands-v1"
 
-ANSWERS = {
-    "ObservationEvent": "observation",
-    "UserRejectObservation": "rejection_reason",
-    "AgentErrorEvent": "error",
-}
+ANSWERS = {"ObservationEvent": "observation", "UserRejectObservation": "rejection_reason", "AgentErrorEvent": "error"}
 """Kinds of observations, and the field of each that holds the result."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"

@@ -168,12 +168,7 @@ def said(n, **more):
 def metrics(prompt, completion, cost, calls=1, model="m"):
     usage = {"model": model, "prompt_tokens": prompt, "completion_tokens": completion, "cache_read_tokens": 0}
     calls = [{"prompt_tokens": 1}] * calls
-    return {
-        "model_name": model,
-        "accumulated_cost": cost,
-        "accumulated_token_usage": usage,
-        "token_usages": calls,
-    }
+    return {"model_name": model, "accumulated_cost": cost, "accumulated_token_usage": usage, "token_usages": calls}
 
 
 def write_v1(write, events, *, key="usage_to_metrics", **uses):

@@ -54,11 +54,7 @@ QWEN = [
     qwen(3, "tool_result", message={"role": "user", "parts": [{"functionResponse": {"name": "measure"}}]}),
 ]
 
-FOREIGN = {
-    "AI SDK": AI_SDK,
-    "Goose": GOOSE,
-    "Qwen Code": QWEN,
-}
+FOREIGN = {"AI SDK": AI_SDK, "Goose": GOOSE, "Qwen Code": QWEN}
 
 
 def lines(path, records):
