@@ -265,10 +265,11 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
 
 
 @pytest.mark.parametrize(
-    "format, name, parent", [("copilot-cli", "id", "parentId"), ("claude-code", "uuid", "parentUuid")]
+    "format, name, parent",
+    [("copilot-cli", "id", "parentId"), ("claude-code", "uuid", "parentUuid"), ("pi", "id", "parentId")],
 )
 def test_what_is_written_follows_what_was_written_before(format, name, parent):
-    lines = list(encode(OURS, format))
+    lines = [line for line in encode(OURS, format) if parent in line]
     assert [line[parent] for line in lines] == [None, *(line[name] for line in lines[:-1])]
     imported = list(decode(lines[:3], format))
     added = Message(id=len(imported), source="user", content="and then?")

@@ -83,17 +83,6 @@ def test_an_action_keeps_its_thought_apart_from_its_arguments():
     assert (event.tool, event.thought, event.arguments) == ("run", "look around", {"command": "ls", "hidden": False})
 
 
-def test_a_result_of_texts_and_images_is_written_as_its_texts():
-    texts = [{"type": "text", "text": text} for text in ("two", "words")]
-    parts = (*texts, {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}})
-    call, notes = Action(id=0, tool="read", call_id="c"), []
-    written = encode(
-        [call, Observation(id=1, tool="read", call_id="c", cause=0, content=parts)], V0, notes=notes.append
-    )
-    assert [event.content for event in read(*written)[1:]] == ["two\n\nwords"]
-    assert [note.partition("; other")[0] for note in notes] == ["left out: 1 image; openhands-v0 has no place for it"]
-
-
 def test_the_error_observation_is_an_error():
     assert one(observation("error", content="boom")).is_error
     assert not one(observation("run", content="error")).is_error

@@ -105,19 +105,11 @@ def test_what_pi_did_not_write_is_written_for_it():
     notes: list[str] = []
     written = list(encode(events, "pi", notes=notes.append))
     assert [each["type"] for each in written] == ["session", *["message"] * 4, "compaction", "message"]
-    assert [each["parentId"] for each in written[1:]] == [None, *(each["id"] for each in written[1:-1])]
     assert "2 condensations" in notes[0]
     again = list(decode(written, "pi"))
     assert shown(again) == ["sum", "look", "", "9 km", "no", "9 km"]
     assert again[-1].thinking == events[6].thinking
     assert [event.is_error for event in again if isinstance(event, Observation)] == [False, True]
-
-
-def test_an_event_after_those_that_pi_wrote_follows_them():
-    records = [HEAD, user("a", None), agent("b", "a")]
-    events = list(decode(records, "pi"))
-    added = Message(id=len(events), source="user", content="and then?")
-    assert list(encode([*events, added], "pi"))[-1]["parentId"] == "b"
 
 
 def test_reasoning_without_words_is_no_message():
