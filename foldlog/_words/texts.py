@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._values import values_in
-from foldlog.condensers.prompts.rendering import readable
 from foldlog.eventstore import Event, events
 from foldlog.projections import content_texts
 
@@ -17,6 +16,8 @@ def text_of(event: Event) -> str:
     """Return the words of the event: its content, or its tool with thought and arguments, or its summary; those
     of a model's thinking first.
     """
+    from foldlog.condensers.prompts.rendering import readable  # the help of a command needs no condenser
+
     match event:
         case (
             events.SystemMessage(content=content)
