@@ -41,6 +41,7 @@ from foldlog.eventstore import (
     CondensationAction,
     Event,
     Generation,
+    ReadTransaction,
     Recorded,
     Retraction,
     Store,
@@ -147,18 +148,23 @@ class CondenseHandler:
     def _append(self, conversation: str, append: Append, view: View, action: CondensationAction) -> CondensationAction:
         """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it no longer holds.
 
-        It is checked again inside the transaction that appends it, for the few events that came since the first check.
+        It is checked again in the transaction that appends it, for redactions and the few events that came since then.
         """
+        redactions = self._store.conversation(conversation).redactions
+        was_redacted = redactions and view.to_messages() != self._views.at(conversation, view.version).to_messages()
+
+        def check(reading: ReadTransaction, newer: View | None = None) -> None:
+            if was_redacted or reading.redactions != redactions:  # the plan may quote the event
+                raise NoCondensationAvailable("an event was redacted first")
+            if newer is not None:
+                planned_before(action, newer, tuple(reading.events(newer.version)))
+
         try:
-            recorded = append(action, expected_version=view.version)
+            recorded = append(action, expected_version=view.version, guard=check)
         except VersionConflict:
             newer = planned_before(action, view, tuple(self._store.events(conversation, start=view.version)))
             action = replace(action, metadata={**action.metadata, "planned_at": view.version})
-            recorded = append(
-                action,
-                expected_version=ANY_VERSION,
-                guard=lambda reading: planned_before(action, newer, tuple(reading.events(newer.version))),
-            )
+            recorded = append(action, expected_version=ANY_VERSION, guard=partial(check, newer=newer))
         (only,) = recorded
         assert isinstance(only.event, CondensationAction)
         return only.event
@@ -285,9 +291,6 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
     if at is not None and (at not in now.cut_points or view[at : at + 1] != now[at : at + 1]):
         raise NoCondensationAvailable("its summary would stand inside a unit, or before another event")
     return now
-
-
-# --- what a handler remembers ---
 
 
 class Remembered:

@@ -53,8 +53,6 @@ class RecentEventsCondenser(Condenser):
         return Step(shown, (report,))
 
 
-# --- masks ---
-
 _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 

@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
@@ -324,9 +325,6 @@ def test_a_request_that_another_condensation_answered_is_not_declined(store, vie
     assert reports_of(paid)[-1]["outcome"] == "dropped"
 
 
-# --- what others do meanwhile ---
-
-
 @on_disk_too
 def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(store, views):
     begin(store, messages(11))
@@ -371,32 +369,33 @@ def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew
     assert ("late" in str(view.to_messages())) == (1 in ids(view))
 
 
-@pytest.mark.parametrize("times", [3, 50])
-def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(store, views, times):
+@pytest.mark.parametrize(
+    "times, says, problems",
+    [(3, [], []), (50, [], []), (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"])],
+)
+def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(store, views, times, says, problems):
     begin(store, messages(11))
-    busy = Busy(store, times)
-    assert isinstance(
-        CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
-    )
-    assert len(stored(store, CondensationAction)) == 1
-
-
-def test_a_plan_is_outdated_also_where_the_others_are_always_quicker(store, views):
-    begin(store, messages(11))
-    busy = Busy(store, 2, says=[messages(3), condensed(1, 2, 3)])
-    assert isinstance(
-        CondenseHandler(busy, views, AmortizedForgettingCondenser(max_size=10)).handle("c1"), Condensation
-    )
-    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == [
-        "condensation 14 was appended first"
-    ]
+    handler = CondenseHandler(Busy(store, times, says), views, AmortizedForgettingCondenser(max_size=10))
+    assert isinstance(handler.handle("c1"), Condensation)
+    assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == problems
+    assert len(stored(store, CondensationAction)) == 1 + len(problems)
     assert not {1, 2, 3} & set(ids(views.current("c1")))
+
+
+@pytest.mark.parametrize("owner", ["c1", "parent"])
+def test_a_plan_that_may_quote_what_was_redacted_meanwhile_is_made_again(store, views, owner):
+    store.append(owner, messages(11), expected_version=0)
+    if owner != "c1":
+        store.fork(owner, 11, "c1")
+    condenser = llm("a quote", "NEW", once=lambda: redact(store, owner, 3, reason="asked for", by="me"))
+    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
+    assert [each.summary for each in stored(store, CondensationAction)] == ["NEW"]
 
 
 class Busy:
     """A store in which somebody is always a little quicker, so many times."""
 
-    def __init__(self, store, times, says=()):
+    def __init__(self, store, times, says):
         self.store, self.times, self.says = store, times, list(says)
 
     def append(self, conversation, events, **how):
@@ -406,8 +405,8 @@ class Busy:
             self.store.append(conversation, said, expected_version=ANY_VERSION)
         return self.store.append(conversation, events, **how)
 
-    def events(self, *args, **kwargs):
-        return self.store.events(*args, **kwargs)
+    def __getattr__(self, name):
+        return getattr(self.store, name)
 
 
 @on_disk_too
