@@ -25,7 +25,7 @@ AgentModelName = Annotated[
         metavar="NAME",
         help="The model that the agent uses, such as openai/gpt-4o: its tokenizer counts tokens, and its limit is kept "
         "in Views that are condensed, and drawn in pages. Names are those of litellm.",
-        show_default="none: tokens are estimated, or counted as gpt-4o counts them, without a limit",
+        show_default="none: tokens are estimated, or shown as gpt-4o counts them; limits are estimated",
     ),
 ]
 
@@ -51,22 +51,16 @@ def named_model(name: str | None) -> LLM | None:
     return model
 
 
-def agent_model(name: str | None) -> LLM | None:
-    """Return the model of that name, see ``named_model``. Without a name, return one that counts tokens and has no
-    limit, or None if litellm is not installed.
+def counter_beside(model: LLM | None) -> LLM | None:
+    """Return what counts tokens to show them: the agent's ``model``, or else a common one; None without litellm.
+
+    Limits are never counted by it: where the agent's model is not named, ``prepare`` of an agent estimates them.
     """
-    if name is not None or importlib.util.find_spec("litellm") is None:
-        return named_model(name)
+    if model is not None or importlib.util.find_spec("litellm") is None:
+        return model
     from foldlog.condensers import LLM, LLMConfig
 
-    class Tokenizer(LLM):
-        """A model that only counts tokens: a strategy that counts events where no limit is known does so."""
-
-        @property
-        def max_input_tokens(self) -> int | None:
-            return None
-
-    return Tokenizer(LLMConfig(model=_TOKENIZER))
+    return LLM(LLMConfig(model=_TOKENIZER))
 
 
 def counted_words(model: LLM) -> str:
@@ -77,16 +71,15 @@ def counted_words(model: LLM) -> str:
     return f"as {model.tokenizer} counts them, since none is known for {name}"
 
 
-def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file, with ``model`` in each place where it names no model.
+def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
+    """Return the condenser of a file, with the agent's ``model`` in each place where it names no model.
 
-    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and ``agent`` names none: a model
-    that only counts is never asked.
+    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and there is none.
     """
     from foldlog.condensers import InvalidCondenser, load_condenser
 
     condenser = load_condenser(path)
     try:
-        return condenser.for_agent(None if agent is None else model)
+        return condenser.for_agent(model)
     except InvalidCondenser as error:
         raise Refused(f"{path}: {error}; here --agent-model NAME gives it") from error

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 _OF_A_FILE = int | float | str | None
 
 
-def described(condenser: Condenser, model: AgentModel) -> dict[str, Any]:
-    """Return what a condenser is with this model: its type, the lowest limits of its parts, and its parameters that are
-    one value.
+def described(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
+    """Return what a condenser is with this model of an agent: its type, the lowest limits of its parts, and its
+    parameters that are one value.
     """
+    from foldlog.condensers.models.estimate import counting
+
     events, tokens = (
         min((each for each in some if each is not None), default=None)
-        for some in zip(*_limits(condenser, model), strict=True)
+        for some in zip(*_limits(condenser, counting(model)), strict=True)
     )
     given = {name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())}
     parameters = {name: value for name, value in given.items() if isinstance(value, _OF_A_FILE)}

@@ -170,11 +170,14 @@ class Replaying:
     history gets new ids, since it has other condensations. Memory: the View, two numbers for each event, and the terms
     of the history.
 
-    Without a condenser the condensations of the history are made where they stand in it.
+    Without a condenser the condensations of the history are made where they stand in it. ``agent_llm`` counts for the
+    limits of the condenser as it does in ``prepare``: without one they are estimated. ``counter`` counts what was sent.
     """
 
-    def __init__(self, condenser: Condenser | None, agent_llm: AgentModel | None = None) -> None:
-        self._condenser, self._agent_llm = condenser, agent_llm
+    def __init__(
+        self, condenser: Condenser | None, agent_llm: AgentModel | None = None, counter: AgentModel | None = None
+    ) -> None:
+        self._condenser, self._agent_llm, self._counter = condenser, agent_llm, counter or agent_llm
         self._said: Event | None = None
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
@@ -249,7 +252,7 @@ class Replaying:
         same = next((place for place, (old, new) in pairs if old is not new and old != new), None)
         if same is None:
             same = min(len(self._sent), len(shown))
-        sums = token_sums_of(shown, self._agent_llm)
+        sums = token_sums_of(shown, self._counter)
         tokens, repeated = (None, None) if sums is None else (sums[-1], sums[same] if self._turns else 0)
         self._sent = shown.events
         self._turns.append(CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated))

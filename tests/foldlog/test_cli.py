@@ -209,7 +209,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     ):
         assert words in " ".join(ran.out.split())
     sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
-    monkeypatch.setattr("foldlog._cli.forgetting.compare.agent_model", lambda name: None)
+    monkeypatch.setattr("foldlog._cli.forgetting.compare.counter_beside", lambda model: None)
     compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document["strategies"]
     by_name = {one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}") for one in compared}
     assert sent == [by_name["noop"], by_name["as recorded"]]

@@ -5,11 +5,20 @@ import sys
 
 import pytest
 
+import foldlog as library
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.errors import install_command
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 
 CALLS = 30
+
+
+def step(n):
+    return Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}")
+
+
+def done(n):
+    return f"done with {n} " * 20
 
 
 @pytest.fixture
@@ -18,8 +27,7 @@ def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     events = [Message(source="user", content="mend the parser")]
     for n in range(1, 2 * CALLS, 2):
-        events.append(Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"))
-        events.append(Observation(tool="run", call_id=f"c{n}", cause=n, content=f"done with {n} " * 20))
+        events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=done(n))
     with open_store("sqlite:///foldlog.db") as store:
         store.append("c1", events, expected_version=0)
         store.append("c1", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=len(events))
@@ -73,6 +81,26 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     assert sum(call["tokens"] for call in calls) == rows["digest"]["tokens_sent"]
     assert (ran.document["version"], ran.document["counted_as"]) == (2 * CALLS + 2, "gpt-4o")
     assert (tmp_path / "foldlog.db").read_bytes() == before
+
+
+def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
+    file, shown = config("digest", "max_tokens = 1500"), []
+    for model, says in ((None, "Limits of condensers are estimated, as for an agent without agent_llm."), ("gpt-4o",
+        "An agent counts its limits so only with agent_llm=LLM(LLMConfig(model='gpt-4o')).")):  # fmt: skip
+        agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
+        with library.open("memory:", condenser=str(file), agent_llm=agent_llm) as histories:
+            run, views = histories["run"], []
+            run.append(Message(source="user", content="mend the parser"))
+            for n in range(1, 2 * CALLS, 2):
+                views.append(len(run.prepare()))
+                run.append(step(n))
+                run.append_tool_result(f"c{n}", done(n))
+        named = [] if model is None else ["--agent-model", model]
+        row = by_name(foldlog("compare", "c1", "--config", file, *named, "--json"))["digest"]
+        assert [call["events"] for call in row["calls"]] == views
+        assert says in foldlog("compare", "c1", "--config", file, *named).out
+        shown.append(views)
+    assert shown[0] != shown[1]
 
 
 def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work, config):

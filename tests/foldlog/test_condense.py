@@ -74,7 +74,7 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
         "- mend the parser",
     ):
         assert words in shown.out, shown.out
-    ran = foldlog("condense", "c1", "--config", digest, "--json")
+    ran = foldlog("condense", "c1", "--config", digest, "--agent-model", "gpt-4o", "--json")
     assert ran.status == 0
     assert ran.err == ""
     *_, request, condensation = events_of()

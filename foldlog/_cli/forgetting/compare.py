@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
+from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
@@ -73,31 +73,30 @@ def run(
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         price, priced = _price(agent, prices)
-        model = None if prices is not None and priced == agent and find_spec("litellm") is None else agent_model(agent)
-        condensers = _condensers(configs or [], agent, model)
-        from foldlog.condensers import ESTIMATE
-
-        replays, asks = _replays(store, conversation, version, condensers, model)
+        model = None if prices is not None and priced == agent and find_spec("litellm") is None else named_model(agent)
+        counter = counter_beside(model)
+        condensers = _condensers(configs or [], model)
+        replays, asks = _replays(store, conversation, version, condensers, model, counter)
         with terminal.working("comparing"):
             called = None if agent is not None else _model_called(store, conversation)
-        rows = comparison(
-            replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
-        )
-        verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
+        rows = comparison(replays, asks, price, {name: described(each, model) for name, each in condensers.items()})
+        verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         if html is not None:
             with noted(store, "comparison", html, conversation):
-                write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
+                write_page(
+                    html, title=conversation, verdict=verdict, figures=figure_rows(rows, counter), replays=replays
+                )
     document = ComparisonDocument(
         conversation=conversation,
         version=version,
-        counted_as=None if model is None else model.tokenizer,
+        counted_as=None if counter is None else counter.tokenizer,
         priced=priced,
         price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
         html=None if html is None else str(html),
         verdict=tuple(verdict),
         strategies=tuple(rows),
     )
-    terminal.answer(document, lambda: _show(conversation, version, model, rows, verdict))
+    terminal.answer(document, lambda: _show(conversation, version, model, counter, rows, verdict))
     if html is not None and not as_json:
         terminal.say(f"The Views over time: {terminal.printable(str(html))}")
     if called is not None:
@@ -133,20 +132,19 @@ def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
     return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"
 
 
-def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
+def _condensers(configs: list[Path], model: AgentModel | None) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
-    from foldlog.condensers import ESTIMATE, NoOpCondenser, default_condenser
+    from foldlog.condensers import NoOpCondenser, default_condenser
 
     default = default_condenser()
     named: dict[str, Condenser] = {"default": default}
-    _, tokens = default.limits(ESTIMATE)
-    if not configs and default.limits(model or ESTIMATE)[1] != tokens:
+    _, tokens = default.limits(None)
+    if not configs and default.limits(model)[1] != tokens:
         named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
     paths = list(dict.fromkeys(configs))
     stems = ["default", *(path.stem for path in paths)]
     named |= {
-        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, agent, model)
-        for path in paths
+        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, model) for path in paths
     }
     return (
         named if any(isinstance(each, NoOpCondenser) for each in named.values()) else named | {"noop": NoOpCondenser()}
@@ -154,18 +152,23 @@ def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None
 
 
 def _replays(
-    store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
+    store: Store,
+    conversation: str,
+    version: int,
+    condensers: Mapping[str, Condenser],
+    model: AgentModel | None,
+    counter: AgentModel | None,
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
     from foldlog._reports.overview import counted_in, is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
-    replaying = {name: Replaying(condenser, model or ESTIMATE) for name, condenser in condensers.items()}
+    replaying = {name: Replaying(condenser, model, counter or ESTIMATE) for name, condenser in condensers.items()}
     structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
     kept, counts_event = intervals_kept(structural, version), counted_in(structural, version)
     if any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural):
-        replaying[_RECORDED] = Replaying(None, model or ESTIMATE)
+        replaying[_RECORDED] = Replaying(None, model, counter or ESTIMATE)
     asks: list[int] = []
     with terminal.working("replaying", "events", version) as update:
         for event in store.events(conversation, 0, version):
@@ -243,7 +246,12 @@ _ALWAYS = {
 
 
 def _show(
-    conversation: str, version: int, model: LLM | None, rows: list[StrategyFiguresDocument], verdict: list[str]
+    conversation: str,
+    version: int,
+    model: LLM | None,
+    counter: LLM | None,
+    rows: list[StrategyFiguresDocument],
+    verdict: list[str],
 ) -> None:
     console = terminal.console()
     name = terminal.typed_id(conversation)
@@ -254,18 +262,23 @@ def _show(
     console.print()
     names = (terminal.printable(row.strategy, one_line=True) for row in rows)
     columns = (Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names))
-    print_rows((Column(""), *columns), figure_rows(rows, model)[1:])
+    print_rows((Column(""), *columns), figure_rows(rows, counter)[1:])
     for row in rows:
         if row.missing:
             console.print(terminal.printable(f"{row.strategy} did not show {_missing(row)}", one_line=True))
-    if model is None:
+    if counter is None:
         console.print(f"Tokens are estimated: ≈. To count them: {install_command('llm')}")
+        return
+    console.print(f"Tokens {counted_words(counter)}. No history was changed.")
+    if model is None:
+        console.print("Limits of condensers are estimated, as for an agent without agent_llm.")
     else:
-        console.print(f"Tokens {counted_words(model)}. No history was changed.")
+        name = terminal.printable(repr(model.model), one_line=True)
+        console.print(Text(f"An agent counts its limits so only with agent_llm=LLM(LLMConfig(model={name}))."))
 
 
-def figure_rows(rows: list[StrategyFiguresDocument], model: LLM | None) -> list[list[str]]:
-    """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``model``
+def figure_rows(rows: list[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
+    """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``counter``
     tokens are estimated.
     """
     table = [["", *(row.strategy for row in rows)]]
@@ -273,7 +286,7 @@ def figure_rows(rows: list[StrategyFiguresDocument], model: LLM | None) -> list[
         missing, values = "unknown" if key in _COSTS else "–", [getattr(row, key) for row in rows]
         values = [len(value) if isinstance(value, tuple) else value for value in values]
         words = form if callable(form) else form.format
-        about = "≈ " if model is None and (key.startswith("tokens_") or key == "cost") else ""
+        about = "≈ " if counter is None and (key.startswith("tokens_") or key == "cost") else ""
         if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
             table.append([heading, *(missing if value is None else about + words(value) for value in values)])
     return table

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
+from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
 from foldlog._cli.events import interval_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
@@ -66,8 +66,9 @@ def run(
     """
     with open_existing(db) as store:
         whole(store, conversation)
-        model = agent_model(agent)
-        condenser = None if config is None else load_condenser_for(config, agent, model)
+        model = named_model(agent)
+        counter = counter_beside(model)
+        condenser = None if config is None else load_condenser_for(config, model)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
             with terminal.working("condensing"):
@@ -78,9 +79,9 @@ def run(
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
-            tokens = tokens_of(made.before, model), tokens_of(made.after, model)
-    document = _document(conversation, dry_run, made, tokens, model)
-    return terminal.answer(document, lambda: _show(conversation, dry_run, made, tokens, model))
+            tokens = tokens_of(made.before, counter), tokens_of(made.after, counter)
+    document = _document(conversation, dry_run, made, tokens, counter)
+    return terminal.answer(document, lambda: _show(conversation, dry_run, made, tokens, counter))
 
 
 _Tokens = tuple[int | None, int | None]
