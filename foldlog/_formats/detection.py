@@ -68,6 +68,8 @@ def _of_named(records: Iterable[Any], named: Format) -> Format | Lookalike | Non
     looked_at = list(islice(records, LOOK_AT))
     others = (lookalike_of_record(record, named.name) for record in looked_at)
     theirs = (other for other in others if other is not None and other.format != named.name)
-    return next((each for each in theirs if each.decides(looked_at)), None) or (
-        named if any(map(named.accepts, looked_at)) else None
-    )
+    found = next((each for each in theirs if each.decides(looked_at)), None)
+    if found is not None or any(map(named.accepts, looked_at)):
+        return found or named
+    other = format_of(looked_at)
+    return other if isinstance(other, Lookalike) else None

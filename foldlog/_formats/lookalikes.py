@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from foldlog._formats.messages import ROLES
+
 _FIRST = re.compile(r"[$\w]+(?:\[\])?")
 _TYPES = {"int": int, "str": str, "list": list, "dict": dict}
 
@@ -277,4 +279,8 @@ LOOKALIKES: tuple[Lookalike, ...] = (
     Lookalike("Trae Agent", (), ("llm_interactions agent_steps",)),
     Lookalike("AutoGen", ("source models_usage type",), ("agent_states type",)),
     Lookalike("Grok", ("type=tool_result tool_call_id", "type=assistant tool_calls:list content")),
+    Lookalike(
+        "a chat of roles that are not known", (f"role:str content !role={'|'.join(sorted(ROLES))}",),
+        hint="; use the roles assistant, user, system, developer and tool",
+    ),
 )  # fmt: skip

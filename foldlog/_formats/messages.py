@@ -41,6 +41,7 @@ from foldlog.eventstore import (
 Part = dict[str, Any]
 
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
+ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {"tool_use", "tool_result", "document", "image", "search_result", "container_upload"}
 _TEXTS = ("text", "input_text", "output_text")
@@ -74,6 +75,11 @@ def is_message_of_anthropic(message: Part) -> bool:
 def is_message_item(item: Part) -> bool:
     """Return whether an item of OpenAI's Responses is a message."""
     return item.get("type", "message") == "message" and type(item.get("role")) is str
+
+
+def unknown(role: str) -> str:
+    """Return what is wrong with a message whose role is not one of ``ROLES``."""
+    return f"the role {short(role)} is not known; use assistant, user, system, developer or tool"
 
 
 def spoken(role: str, content: Content) -> Event:
@@ -119,8 +125,8 @@ class MessageReader:
         if role in ("tool", "function"):
             tool = text_or_empty(message.get("name")) or text_or_empty(message.get("tool_name"))
             return [Observation(content=content, call_id=text_or_none(message.get("tool_call_id")), tool=tool)]
-        if role not in ("user", "system", "developer"):
-            self.refuse(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
+        if role not in ROLES:
+            self.refuse(unknown(role))
         return [spoken(role, content)]
 
     def _assistant(self, message: Part, content: Content, response_id: str | None, meta: Part) -> list[Event]:
@@ -185,6 +191,8 @@ class MessageReader:
         if kind in ("function_call", "custom_tool_call"):
             return self.call(item, "item", "call_id")
         if is_message_item(item):
+            if role not in ROLES:
+                self.refuse(unknown(str(role)))
             return spoken(str(role), self.content(item.get("content"), f"the {role} message"))
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None

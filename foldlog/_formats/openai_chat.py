@@ -5,8 +5,10 @@ The messages, and the events that they become:
     system, developer               SystemMessage
     assistant with tool calls       one Action a call; what it says is the first one's thought
     tool, function                  Observation of the call that it answers
-    user, assistant, any other      Message, from the user, the agent or the environment
+    user, assistant                 Message, from the user or the agent
+    exit                            Message from the environment: mini-SWE-agent says so how a run ended
 
+A message of any other role is not read, since it does not say whose words it has.
 A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
 reply, of the tool that it names.
 A message may also tell its time, and one of the assistant its ``model``, ``usage`` and ``cost``.
@@ -26,9 +28,10 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.lookalikes import lookalike_of_record
-from foldlog._formats.messages import READER, is_message_of_anthropic
+from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import (
+    NotAnEvent,
     SourceTime,
     dict_or_empty,
     dicts_in,
@@ -63,7 +66,12 @@ def matches(record: Any) -> bool:
     return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
 
 
-accepts, EXPECTED = has(role=str), "a chat message with a text under 'role'"
+_has_role, EXPECTED = has(role=str), "a chat message with a text under 'role'"
+
+
+def accepts(record: Any) -> bool:
+    """Return whether ``record`` has a role that is known, or ``exit``, with which mini-SWE-agent ends a run."""
+    return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
 
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
@@ -112,6 +120,11 @@ class OpenAIChatDecoder(FollowingDecoder):
     def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
         """Return the messages that OpenAI would have in the place of a message."""
         return [message]
+
+    def check(self, record: Any) -> None:
+        if _has_role(record) and not accepts(record):
+            raise NotAnEvent(unknown(record["role"]))
+        super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))

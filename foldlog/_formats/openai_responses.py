@@ -3,7 +3,7 @@
 The items, and the events that they become:
 
     message of the system, a developer      SystemMessage
-    message of any other role               Message, from the user, the agent or the environment
+    message of the user or the assistant    Message; one of a role that is not known is not read
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
     reasoning                               Annotation that stays with the next item: a server refuses one without it
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import Format
-from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
+from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown
 from foldlog._formats.pairs import CallItems, RepliesEncoder
-from foldlog._formats.record import has, joined_text, member, within
+from foldlog._formats.record import NotAnEvent, has, joined_text, member, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
@@ -58,14 +58,26 @@ _is_typed, _has_role = has(type=str), has(role=str)
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type or a role, or is an item that the SDK's ``EncryptedSession`` wrote."""
-    return _is_typed(record) or _has_role(record) or within(record, "__enc__") == 1
+    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is an item that the
+    SDK's ``EncryptedSession`` wrote.
+    """
+    is_item = _is_typed(record) or _has_role(record)
+    return (is_item and not _is_of_unknown(record)) or within(record, "__enc__") == 1
+
+
+def _is_of_unknown(record: Any) -> bool:
+    return type(record) is dict and is_message_item(record) and record["role"] not in ROLES
 
 
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
     keeps_shown = False
+
+    def check(self, record: Any) -> None:
+        if _is_of_unknown(record):
+            raise NotAnEvent(unknown(record["role"]))
+        super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         event = READER.item(record)

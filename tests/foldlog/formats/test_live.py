@@ -7,6 +7,7 @@ import random
 import sqlite3
 import threading
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -18,6 +19,7 @@ from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
     CondensationAction,
+    EventStoreError,
     InvalidArgument,
     InvalidEvent,
     Message,
@@ -323,6 +325,14 @@ def test_all_records_are_appended_or_none_and_errors_say_which(histories):
         InvalidEvent, match=r"record 1: expected .* text under 'role', found another object.*nothing was appended"
     ):
         history.append_records([good, {"content": "b"}], format="openai-chat")
+    assert history.version() == 0
+    wrong = {"role": "ai", "content": "b"}
+    for append in (
+        *(partial(history.append_records, format=format) for format in ("openai-chat", "openai-responses")),
+        *(history.append, lambda records: foldlog.from_openai({"output": records}), foldlog.from_openai),
+    ):
+        with pytest.raises(EventStoreError, match=r"the role 'ai' is not known; use assistant, user, system"):
+            append([good, wrong])
     assert history.version() == 0
     history.append_records([good], format="openai-chat", expected_version=0)
     with pytest.raises(VersionConflict):

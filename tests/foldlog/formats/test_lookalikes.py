@@ -54,6 +54,7 @@ QWEN = [
     qwen(3, "tool_result", message={"role": "user", "parts": [{"functionResponse": {"name": "measure"}}]}),
 ]
 
+UNKNOWN = [{"role": "human", "content": "how far is it?"}, {"role": "ai", "content": "I measure it."}]
 FOREIGN = {"AI SDK": AI_SDK, "Goose": GOOSE, "Qwen Code": QWEN}
 
 
@@ -89,7 +90,8 @@ def test_among_other_files_a_lookalike_is_a_finding(name, tmp_path):
 
 @pytest.mark.parametrize(
     "records, named",
-    [(AI_SDK, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat"), (QWEN, "claude-code")],
+    [(AI_SDK, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat"), (QWEN, "claude-code")]
+    + [(UNKNOWN * 2, format) for format in ("auto", "openai-chat", "openai-responses")],
 )
 def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, named, tmp_path):
     with pytest.raises(NotAHistory, match="which foldlog cannot import"):
@@ -113,6 +115,15 @@ def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
     (finding,) = source.findings
     assert finding.place.endswith("a.jsonl:61")
     assert finding.problem == f"is a message of {name}; it is kept, and calls and results in it are not shown"
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
+def test_a_message_of_a_role_that_is_not_known_is_a_finding(format, tmp_path):
+    (source,) = open_sources([lines(tmp_path / "a.jsonl", [UNKNOWN[0], TEXT, ASKED, UNKNOWN[1]])], format)
+    assert [event.source for event in source.events()] == ["agent", "user"]
+    assert [finding.problem.partition(";")[0] for finding in source.findings] == [
+        f"the role {role!r} is not known" for role in ("human", "ai")
+    ]
 
 
 def test_chats_and_sessions_are_no_lookalikes():
