@@ -67,7 +67,7 @@ class LeaseTaken(EventStoreError):
     def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
         by = "" if standing is None else f": {standing.worker!r} has it until {standing.ends:%Y-%m-%d %H:%M:%S} UTC"
         if standing is not None and standing.worker == _this_process():
-            by += " (in another working() block of this process)"
+            by += " (this process, with another History object, to which the lease is bound)"
         super().__init__(f"conversation {conversation!r}: {problem}{by}; {remedy}")
         self.conversation = conversation
         self.worker = None if standing is None else standing.worker

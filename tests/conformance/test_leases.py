@@ -63,7 +63,8 @@ def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
 
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
     one, two = workers(), workers()
-    with one.working(), pytest.raises(LeaseTaken, match=r"UTC \(in another working\(\) block of this process\); wait"):
+    said = r"UTC \(this process, with another History object, to which the lease is bound\); wait"
+    with one.working(), pytest.raises(LeaseTaken, match=said):
         two.working(wait_s=0).__enter__()
 
 
