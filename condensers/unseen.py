@@ -21,7 +21,7 @@ from foldlog.condensers.prompts.rendering import truncated
 from foldlog.condensers.reports import Report, is_standing
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
-from foldlog.eventstore import CondensationRequest, Event, Message, Observation
+from foldlog.eventstore import CondensationRequest, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
@@ -96,25 +96,25 @@ def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondens
 
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
+        least = shortened(view, _LENGTHS[0])
+        told = [with_fields(each, tools=()) if isinstance(each, SystemMessage) else each for each in least.events]
+        others = [each for each in least.events if not isinstance(each, SystemMessage)]
+        made = (least, least.with_events(told), least.with_events(others))
+        of_all, no_tools, rest = (over.counter.token_sums(each)[-1] for each in made)
         raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens, and would have {tokens(_LENGTHS[0])} with each text of a result "
-            f"or a message cut to {_LENGTHS[0]} characters; a pipeline that begins with clear_tool_uses, its trigger "
-            f"below this limit, makes a tool loop smaller; nothing else can be forgotten: {error}",
+            f"the prompt may have {over.limit} tokens, and would have {of_all} with each text of a result or a message "
+            f"cut to {_LENGTHS[0]} characters: {of_all - no_tools} of tools, {no_tools - rest} of the system prompt, "
+            f"{rest} of the rest. Tools and system prompt always stay: shorten them, or raise the limit. A pipeline "
+            f"that begins with clear_tool_uses, its trigger below the limit, makes a tool loop smaller. Nothing else "
+            f"can be forgotten: {error}",
             error.reports,
         ) from error
     length = _LENGTHS[fitting - 1]
     shown = shortened(view, length)
     cut = [event.id for event in shown.events if event.meta.get(MASKED) == LENGTH]
-    report = {
-        "condenser": condenser.type,
-        "rule": {"characters": length, "events": cut},
-        "outcome": "shortened",
-        "reason": "tokens",
-        "tokens_max": over.limit,
-        "tokens_before": over.sums[-1],
-        "tokens_after": tokens(length),
-    }
-    return Step(shown, (*error.reports, report))
+    report = {"condenser": condenser.type, "rule": {"characters": length, "events": cut}, "outcome": "shortened"}
+    counts = {"tokens_max": over.limit, "tokens_before": over.sums[-1], "tokens_after": tokens(length)}
+    return Step(shown, (*error.reports, {**report, "reason": "tokens", **counts}))
 
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:

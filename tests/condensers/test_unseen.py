@@ -25,7 +25,15 @@ from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.condensers.unseen import _first_unseen as first_unseen
 from foldlog.condensers.unseen import step
-from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, CondensationRequest, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    SystemMessage,
+    open_store,
+)
 from foldlog.projections import View, Views, content_texts, well_formed
 from foldlog.projections.units import pending_positions
 from tests.condensers.made import SYSTEM, answer, call, condensed, history, message, pair, parts_with, viewed
@@ -170,6 +178,21 @@ def test_a_decline_names_the_tokens_of_what_was_cut(agent):
         agent.prepare()
     (tokens,) = re.findall(r"and would have (\d+) with each text", str(declined.value))
     assert int(tokens) < 10_000
+
+
+@pytest.mark.parametrize("large", ["tools", "system prompt", "rest"])
+def test_a_decline_says_what_takes_the_room(large):
+    words, parts = "a " * 2_500, ("tools", "system prompt", "rest")
+    tools = ({"type": "function", "function": {"name": "t", "description": words}},) if large == "tools" else ()
+    system = SystemMessage(content=words if large == "system prompt" else "", tools=tools)
+    view = viewed(system, *[message("a " * 190)] * (20 if large == "rest" else 1))
+    with pytest.raises(NoCondensationAvailable) as declined:
+        step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
+    said = r"would have (\d+) .*: (\d+) of tools, (\d+) of the system prompt, (\d+) of the rest\. Tools and system"
+    (counts,) = re.findall(said, str(declined.value))
+    total, *by_part = map(int, counts)
+    assert sum(by_part) == total
+    assert [part for part, count in zip(parts, by_part, strict=True) if count > 1_000] == [large]
 
 
 def test_results_that_cannot_be_short_enough_are_declined(agent):
