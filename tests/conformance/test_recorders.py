@@ -86,20 +86,20 @@ def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
     assert [uuid.UUID(name).version for name in names] == [4, 4]
 
 
-def test_rows_of_either_encoding_come_back_as_they_were_written(recorder: Recorder):
-    rows = [row(n)._replace(encoding=n % 2, body=b"\x00\xff" if n % 2 else b"{}") for n in range(45)]
+def test_rows_come_back_as_they_were_written(recorder: Recorder):
+    texts, others = (b"{}", b"", "ü✓".encode(), b"x" * 100_000), (b"\x00\xff", bytes(range(256)))
+    written = [(0, body) for body in texts] + [(encoding, body) for encoding in (1, 7) for body in others]
+    rows = [
+        row(n, body, shown=n % 3 > 0, structural=n % 5 == 2)._replace(encoding=encoding, checksum=n, kind="é")
+        for n, (encoding, body) in enumerate(written * 6)
+    ]
     key = begin(recorder, "c", rows[:1])
     recorder.transact(lambda transaction: transaction.insert(key, rows[1:2]))
     recorder.transact(lambda transaction: transaction.insert(key, rows[2:]))
     with recorder.read() as reader:
         assert as_rows(reader.rows(key, 0, 100, 100)) == rows
-
-
-def test_an_unknown_conversation_is_not_there(recorder: Recorder):
-    with recorder.read() as reader:
-        assert int(recorder.value("last_position")) == 0
-        assert reader.conversation("nobody") is None
-        assert as_rows(reader.rows(1, 0, 10, 10)) == []
+        assert as_rows(reader.rows(key, 1, 40, 2)) == rows[1:3]
+        assert as_rows(reader.rows(key, 2, 5, 100)) == rows[2:5]
 
 
 @pytest.mark.parametrize(
@@ -113,45 +113,6 @@ def test_any_text_names_a_conversation(recorder: Recorder, name: str):
         assert found is not None
         assert (found.id, found.version, found.salt, found.created_at) == (name, 1, SALT, 5)
         assert [c.id for c in reader.conversations("", 10)] == [name]
-
-
-def test_a_conversation_has_the_version_head_and_time_of_its_last_row(recorder: Recorder):
-    begin(recorder, "c1", [row(0), row(1)])
-    with recorder.read() as reader:
-        found = reader.conversation("c1")
-    assert found is not None
-    assert (found.version, found.updated_at, found.head) == (2, 1_001, b"\1" * 32)
-
-
-@pytest.mark.parametrize("body", [b"{}", b"state1", b"", "ü✓".encode(), b"x" * 100_000])
-def test_rows_come_back_as_they_were_written(recorder: Recorder, body: bytes):
-    written = [row(0, body), row(1, body, shown=False, structural=True)]
-    key = begin(recorder, "c1", written)
-    with recorder.read() as reader:
-        assert as_rows(reader.rows(key, 0, 10, 10)) == written
-
-
-def test_a_row_with_another_encoding_is_any_bytes(recorder: Recorder):
-    sealed = row(0, bytes(range(256)))._replace(encoding=7)
-    key = begin(recorder, "c1", [sealed, row(1)])
-    with recorder.read() as reader:
-        assert as_rows(reader.rows(key, 0, 10, 10)) == [sealed, row(1)]
-
-
-def test_rows_are_read_by_half_open_range_and_limit(recorder: Recorder):
-    key = begin(recorder, "c1", [row(n) for n in range(10)])
-    with recorder.read() as reader:
-        assert [r.id for r in as_rows(reader.rows(key, 2, 5, 10))] == [2, 3, 4]
-        assert [r.id for r in as_rows(reader.rows(key, 2, 10, 3))] == [2, 3, 4]
-        assert [r.id for r in as_rows(reader.rows(key, 5, 5, 3))] == []
-
-
-def test_rows_are_read_as_they_were_written(recorder: Recorder):
-    written = [row(n, shown=n > 0, structural=n == 2)._replace(checksum=n, kind="é") for n in range(4)]
-    key = begin(recorder, "c1", written)
-    with recorder.read() as reader:
-        found = reader.rows(key, 1, 4, 2)
-    assert list(map(tuple, found)) == list(map(tuple, written[1:3]))
 
 
 def test_structural_and_flagged_rows_are_found_without_the_others(recorder: Recorder):
@@ -182,46 +143,34 @@ def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
         recorder.transact(lambda transaction: transaction.insert(key, [row(0)._replace(shown=shown)]))
 
 
-def test_a_batch_is_written_whole_or_not_at_all(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
-    with pytest.raises(IntegrityError):
-        recorder.transact(lambda transaction: transaction.insert(key, [row(1), row(2), row(0)]))
-    with recorder.read() as reader:
-        assert [r.id for r in as_rows(reader.rows(key, 0, 10, 10))] == [0]
-    assert len(placed(recorder)) == 1
-
-
 def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
+    rows = [row(0), row(1, structural=True)]
+    key = begin(recorder, "c1", rows)
 
     def work(transaction: Transaction) -> None:
-        transaction.insert(key, [row(1)])
+        transaction.insert(key, [row(2)])
         transaction.begin(Beginning("c2", 1, SALT))
         transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1)))
         transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")]))
         transaction.set_value("tracking app", str(1))
+        transaction.change(key, NewForm([rows[1]._replace(structural=False, body=b"other")]))
+        transaction.change(key, Erasure(7, "", 2, b""))
+        transaction.delete(key, 10)
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
         recorder.transact(work)
     with recorder.read() as reader:
-        assert [r.id for r in as_rows(reader.rows(key, 0, 10, 10))] == [0]
+        found = reader.conversation("c1")
+        assert found is not None
+        assert found.erasure is None
+        assert as_rows(reader.rows(key, 0, 10, 10)) == rows
+        assert as_rows(reader.rows(key, 0, 10, 10, "structural")) == rows[1:]
         assert reader.conversation("c2") is None
         assert recall(reader, key, "turn-1") is None
         assert record_at(reader, "views", key, 9) is None
         assert recorder.value("tracking app") == ""
-    assert [p.row for p in placed(recorder)] == [row(0)]
-
-
-def test_conversations_are_paged_in_the_order_of_their_bytes(recorder: Recorder):
-    names = ["b", "a", "Z", "é", "aa", "~", "日"]
-    for name in names:
-        begin(recorder, name, [row(0)])
-    expected = sorted(names, key=str.encode)
-    with recorder.read() as reader:
-        first = [c.id for c in reader.conversations("", 3)]
-        rest = [c.id for c in reader.conversations(start_after(first[-1]), 100)]
-    assert first + rest == expected
+    assert [p.row for p in placed(recorder)] == rows
 
 
 def test_the_next_id_is_that_of_the_next_published_conversation(recorder: Recorder):
@@ -237,6 +186,7 @@ def test_the_next_id_is_that_of_the_next_published_conversation(recorder: Record
             start = start_after(name)
     assert found == in_order
     with recorder.read() as reader:
+        assert [each.id for each in reader.conversations("", 100)] == in_order
         assert reader.id_from("b") == "b"
         assert reader.id_from("b/") == "b/@1"
         assert reader.id_from("x" * 300 + "11") == "x" * 300 + "2"
@@ -262,12 +212,6 @@ def test_positions_rise_over_all_conversations(recorder: Recorder):
     with recorder.read():
         assert int(recorder.value("last_position")) == positions[-1]
     assert position_of(recorder, one, 2) == positions[3]
-
-
-def test_insert_tells_the_first_of_its_consecutive_positions(recorder: Recorder):
-    key = begin(recorder, "c1")
-    first = recorder.transact(lambda transaction: transaction.insert(key, [row(0), row(1)]))()
-    assert [p.position for p in placed(recorder)] == [first, first + 1]
 
 
 def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
@@ -309,13 +253,6 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: 
         assert found.version == 3
         assert staged_keys(reader, "import") == []
     assert position_of(recorder, key, 2) == followed[3].position
-
-
-def test_a_published_conversation_grows_like_any_other(recorder: Recorder):
-    key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
-    recorder.transact(lambda transaction: transaction.insert(key, [row(1)]))
-    assert [(p.conversation, p.row.id) for p in placed(recorder)] == [("import", 0), ("import", 1)]
 
 
 def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
@@ -361,16 +298,6 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
     assert [p.conversation for p in placed(recorder)] == ["import"]
 
 
-def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
-    one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
-    recorder.transact(
-        lambda transaction: transaction.change(one, RememberedKey("turn-\udcff\0", RecalledKey(3, 2, b"proof")))
-    )
-    with recorder.read() as reader:
-        assert recall(reader, one, "turn-\udcff\0") == RecalledKey(3, 2, b"proof")
-        assert recall(reader, two, "turn-\udcff\0") is None
-
-
 def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
@@ -394,6 +321,8 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
 
 def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
+    strange = RememberedKey("turn-\udcff\0", RecalledKey(3, 2, b"proof"))
+    recorder.transact(lambda transaction: transaction.change(key, strange))
     for name in ("b", "a", "é", ""):
         recorder.transact(
             lambda transaction, name=name: transaction.change(key, RememberedKey(name, RecalledKey(0, 1)))
@@ -405,7 +334,9 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
             ("b", RecalledKey(0, 1)),
         ]
         assert list(remembered(reader, key, "", 1)) == [("a", RecalledKey(0, 1))]
-        assert list(remembered(reader, key, "b", 2)) == [("é", RecalledKey(0, 1))]
+        assert list(remembered(reader, key, "b", 2)) == [strange[:2], ("é", RecalledKey(0, 1))]
+        assert recall(reader, key, strange.idempotency_key) == strange.recalled
+        assert recall(reader, key + 1, strange.idempotency_key) is None
         assert list(remembered(reader, key + 1, None, 2)) == []
 
 
@@ -439,18 +370,6 @@ def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Reco
     assert list(_stale(recorder, newest)) == [empty]
     assert sorted(_stale(recorder, newest + 1)) == sorted([empty, filled])
     assert list(_stale(recorder, 5)) == []
-
-
-def test_a_data_key_replaces_another(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
-    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first")))
-    with recorder.read() as reader:
-        found = reader.conversation("c1")
-        assert found is not None
-        assert (found.key_id, found.sealed_key) == ("k1", b"first")
-    recorder.transact(lambda transaction: transaction.change(key, NewKey(b"salt", None, None)))
-    with recorder.read() as reader:
-        assert reader.conversation(key) == found._replace(salt=b"salt", key_id=None, sealed_key=None)
 
 
 def erase(recorder: Recorder, key: int) -> Erasure:
@@ -539,28 +458,6 @@ def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(recorde
     assert left() == [0, other]
 
 
-def test_a_failed_erasure_is_taken_back(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0), row(1, structural=True)])
-
-    def work(transaction: Transaction) -> None:
-        transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")]))
-        transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1)))
-        transaction.change(key, NewForm([row(1)._replace(body=b"other")]))
-        transaction.change(key, Erasure(7, "", 2, b""))
-        transaction.delete(key, 10)
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        recorder.transact(work)
-    with recorder.read() as reader:
-        found = reader.conversation("c1")
-        assert found is not None
-        assert found.erasure is None
-        assert as_rows(reader.rows(key, 0, 9, 9)) == [row(0), row(1, structural=True)]
-        assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [row(1, structural=True)]
-    assert len(placed(recorder)) == 2
-
-
 def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorder):
     begin(recorder, "c1", [row(0)])
     assert recorder.compact(0) in (True, False)
@@ -587,31 +484,6 @@ def test_a_closed_recorder_says_so(recorder: Recorder):
         begin(recorder, "c1", [row(0)])
     with pytest.raises(InterfaceError, match="closed"), recorder.read():
         pass
-
-
-def test_concurrent_writers_have_one_winner_for_each_id(recorder: Recorder):
-    key = begin(recorder, "c1", [row(0)])
-    won: list[int] = []
-    barrier = threading.Barrier(8)
-
-    def race(writer: int) -> None:
-        barrier.wait()
-        for event_id in range(1, 21):
-            try:
-                recorder.transact(lambda transaction, n=event_id: transaction.insert(key, [row(n, b"%d" % writer)]))  # type: ignore[misc]
-            except IntegrityError:
-                continue
-            won.append(event_id)
-
-    threads = [threading.Thread(target=race, args=(writer,)) for writer in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(won) == list(range(1, 21))
-    positions = [p.position for p in placed(recorder)]
-    assert len(positions) == 21
-    assert positions == sorted(positions)
 
 
 def test_a_follower_never_sees_a_smaller_position_later(recorder: Recorder):
