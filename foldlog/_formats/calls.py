@@ -67,9 +67,10 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call."""
-        if not is_of_reply(call, self._reply):
-            self._reply = []
+        """Add the next call. One that is not shown may be a copy of one that was open in the View."""
+        if not call.shown:
+            self._read_past()
+        self._reply = self._reply if is_of_reply(call, self._reply) else []
         self._reply.append(call)
         if self._added == 2 * _CALLS_MAX:
             self._wait_for([*self._calls.values()][-_CALLS_MAX:])
@@ -92,8 +93,7 @@ class OpenCalls:
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
             return None, cause, ""
-        place = self._take(call_id, cause)
-        if place is None and self._view is not None:
+        if (place := self._take(call_id, cause)) is None and self._view is not None:
             self._read_past()
             place = self._take(call_id, cause)
         return (call_id, cause, "") if place is None else (call_id, place, self._calls.pop(place).tool)

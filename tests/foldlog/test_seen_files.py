@@ -16,21 +16,19 @@ from foldlog._cli.histories import import_
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import open_store
 
-SESSION = {"type": "user", "message": {"role": "user"}}
-
 
 def write(folder: Path, name: str, *texts: str, session: str | None = None) -> Path:
     path = folder / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     records = [
         {
-            **SESSION,
+            "type": "user",
+            "message": {"role": "user", "content": text},
             "uuid": f"{name}-{number}",
             "parentUuid": f"{name}-{number - 1}" if number else None,
             "sessionId": session or name,
             "timestamp": f"2026-03-01T10:00:{number:02}.000Z",
             "version": "2.0.14",
-            "message": {"role": "user", "content": text},
         }
         for number, text in enumerate(texts)
     ]
@@ -97,12 +95,7 @@ SIDE, FIRST = '"isSidechain": true, "version"', '"version": "2.0.14", "message":
 GROWN = {  # what it is; what happens; whether it is read on from there (None: that is not tried); what is told
     "it goes on": ("", lambda log, _: more(log), True, "1 new event, 3 in all"),
     "with a line that is not shown": ("", lambda log, _: more(log, type="system", message=None), True, "1 new event"),
-    "with a broken line": (
-        "",
-        lambda log, _: log.write_text(f"{log.read_text()}{{broken\n"),
-        False,
-        "nothing new, 2 events",
-    ),
+    "with a broken line": ("", lambda log, _: copied(log, "{broken"), False, "nothing new, 2 events"),
     "with a result of a lost call": ("", lambda log, _: more(log, **LOST), False, "1 new event, 3 in all"),
     "with a compaction": ("", lambda log, _: more(log, **SUMMARY), False, "1 new event, 3 in all"),
     "after a line of a sub-agent": (FIRST, lambda log, _: more(log), True, "1 new event, 3 in all"),
@@ -113,6 +106,19 @@ GROWN = {  # what it is; what happens; whether it is read on from there (None: t
     "erased": ("", lambda log, run: (run("erase", "b", *ASKED), more(log)), None, "not imported"),
 }
 ASKED = ("--reason", "asked to", "--yes")
+
+
+def copied(log: Path, line: str = "") -> None:
+    log.write_text(f"{log.read_text()}{line or log.read_text().splitlines()[-1]}\n")
+
+
+def called(log: Path, run) -> None:
+    more(
+        log, type="assistant", message={"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls"}]}
+    )
+    run("import", log.parent)
+    copied(log)
+    more(log, type="user", **LOST)
 
 
 def cut_and_grown(log: Path, run) -> None:
@@ -132,6 +138,7 @@ def without_an_end(log: Path, run) -> None:
     more(log)
 
 
+GROWN["with a copy of a call, and its result"] = ("", called, True, "2 new events, 5 in all")
 GROWN["after a line without an end"] = ("", without_an_end, None, "1 new event, 3 in all")
 GROWN["cut, and with the same line"] = ("", cut_and_grown, True, "nothing new, 3 events as before")
 
@@ -211,8 +218,7 @@ def test_a_file_that_is_written_anew_with_its_size_and_time_is_read(foldlog, fol
 
 
 def test_a_file_with_a_finding_is_read_again_and_named_again(foldlog, folder: Path, opened: list[str]):
-    with (folder / "b.jsonl").open("a") as file:
-        file.write("{broken\n")
+    copied(folder / "b.jsonl", "{broken")
     assert "b.jsonl:3" in foldlog("import", folder).err
     opened.clear()
     again = foldlog("import", folder)
@@ -223,16 +229,14 @@ def test_a_file_with_a_finding_is_read_again_and_named_again(foldlog, folder: Pa
 def test_what_an_interrupted_import_has_read_is_not_read_again(
     foldlog, folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    really = import_.import_source
-
-    def interrupted(store, source, *more, **how):
+    def interrupted(store, source, *more, really=import_.import_source, **how):
         if source.name == "c":
             raise KeyboardInterrupt
         return really(store, source, *more, **how)
 
-    monkeypatch.setattr(import_, "import_source", interrupted)
-    foldlog("import", folder)
-    monkeypatch.setattr(import_, "import_source", really)
+    with monkeypatch.context() as patched:
+        patched.setattr(import_, "import_source", interrupted)
+        foldlog("import", folder)
     opened.clear()
     assert foldlog("import", folder).status == 0
     assert opened == ["b.jsonl", "c.jsonl"]  # that b has no more histories was not known
