@@ -60,6 +60,14 @@ def stored_bytes(tmp_path):
     return b"".join(path.read_bytes() for path in sorted(tmp_path.glob("foldlog.db*")))
 
 
+@pytest.mark.parametrize("agent, estimated", [((), True), (("--agent-model", "gpt-4o"), None)])
+def test_a_limit_is_estimated_unless_the_agents_model_is_named(foldlog, work, config, agent, estimated):
+    small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
+    made = foldlog("condense", "c1", "--config", small, *agent, "--dry-run", "--json").document
+    assert (made["metadata"]["tokens_max"], made["metadata"].get("tokens_estimated")) == (600, estimated)
+    assert made["tokens"]["counted_as"] == "gpt-4o"
+
+
 def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(foldlog, work, config):
     digest = config('[condenser]\ntype = "digest"\n')
     shown = foldlog("condense", "c1", "--config", digest, "--dry-run")
