@@ -14,7 +14,6 @@ from pydantic import SecretStr
 from foldlog import Histories
 from foldlog.eventstore import (
     ANY_VERSION,
-    ConversationErased,
     CorruptEvent,
     InvalidArgument,
     InvalidEvent,
@@ -25,7 +24,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
@@ -167,16 +165,6 @@ def refuses(*_: object, **__: object) -> None:
     raise OperationalError("database is locked")
 
 
-def test_an_erased_history_leaves_every_list_at_once(histories: Histories):
-    histories.create("a", {"user": "u1"})
-    histories.list(age_max_s=0)
-    erase(histories.store, "a", reason="asked for")
-    assert names(histories.list({"user": "u1"}, age_max_s=3600)) == []
-    assert names(histories.list(age_max_s=0)) == []
-    with pytest.raises(ConversationErased):
-        histories["a"].set_attributes(user="u1")
-
-
 def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder: Recorder):
     plain, encrypted = (Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS))
     plain.create("open", {"user": "u1"})
@@ -206,21 +194,6 @@ def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing 
     histories.create("b", {"whole": "\ud83d" + "\ude00"})
     assert names(histories.list({"whole": "\ud83d" + "\ude00"})) == names(histories.list({"whole": "😀"})) == ["b"]
     assert not any(verdict.findings for verdict in verify(histories.store))
-
-
-def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
-    plain = Histories(Store(recorder))
-    plain.create("a", {"user": "u1"})
-    plain.list(age_max_s=0)
-    other = KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])
-    for keys in (KEYS, other):
-        again = Histories(Store(recorder, WriteSettings(keys=keys)))
-        assert [result.problem for result in rekey(again.store)] == [None]
-        assert names(again.list({"user": "u1"}, age_max_s=0)) == ["a"]
-    with pytest.raises(KeyUnavailable):
-        Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)
-    assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
-    assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
 
 
 def test_a_change_of_keys_takes_no_history_out_of_a_list_that_is_new_enough(recorder: Recorder):

@@ -329,12 +329,6 @@ def test_a_batch_is_one_transaction(store: Store):
     assert kept(store.database.recorder) == 1
 
 
-@pytest.mark.parametrize("value", [bytearray(b"x"), memoryview(b"x")])
-def test_what_looks_like_bytes_is_refused_by_name(store: Store, value: object):
-    with pytest.raises(InvalidEvent, match=r"field data\.x has a value of type (bytearray|memoryview).*bytes\(value\)"):
-        store.append("c", Annotation(name="n", data={"x": value}), expected_version=0)
-
-
 def damaged(store: Store, statement: str) -> None:
     recorder = store.database.recorder
     assert isinstance(recorder, SQLiteRecorder)

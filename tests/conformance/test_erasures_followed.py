@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Erasure
 from tests.said import said
 
@@ -29,13 +27,6 @@ def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store: St
     assert entries(store, entry.position) == [("b", 1, Message)]
 
 
-def test_the_last_entry_is_the_last_position(store: Store):
-    store.append("a", said("1"), expected_version=0)
-    erase(store, "a", reason="asked to")
-    (entry,) = store.follow()
-    assert store.database.recorder.value("last_position") == str(entry.position)
-
-
 def test_pages_of_any_size_give_the_same_entries_in_order(store: Store):
     for n in range(6):
         store.append(f"c{n}", [said("1"), said("2")], expected_version=0)
@@ -52,15 +43,6 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store: Store):
             found += [(one.position, one.conversation, one.event.id) for one in page]
             after = page[-1].position
         assert found == whole
-
-
-def test_a_new_generation_begins_after_the_entry(store: Store):
-    for text in ("first", "second"):
-        store.append("a", said(text), expected_version=0, generation=Generation(replaces_erased=True))
-        erase(store, "a", reason=f"no {text}")
-    store.append("a", said("third"), expected_version=0, generation=Generation(replaces_erased=True))
-    assert entries(store) == [("a", 1, Erased), ("a", 1, Erased), ("a", 0, Message)]
-    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 def test_a_repeated_erasure_is_one_entry(store: Store):

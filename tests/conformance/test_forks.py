@@ -329,15 +329,6 @@ def test_random_operations_answer_as_a_tree_of_lists_does(recorder: str, request
     assert [(failed.seed, failed.label, failed.detail) for failed in failures] == []
 
 
-def test_a_fork_knows_where_its_past_leaves_each_ancestor(store: Store):
-    store.fork("c", 6, "f")
-    store.append("f", [said("own"), said("own too")], expected_version=6)
-    store.fork("f", 7, "g")
-    store.fork("f", 3, "h")
-    lineages = {name: store.query(name, lambda read: read.lineage) for name in "cfgh"}
-    assert lineages == {"c": (), "f": (("c", 6),), "g": (("c", 6), ("f", 7)), "h": (("c", 3),)}
-
-
 def test_the_forks_that_share_an_event_are_named(store: Store):
     store.fork("c", 6, "f")
     store.append("f", said("own"), expected_version=6)

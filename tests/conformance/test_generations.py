@@ -5,25 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from foldlog import Action, Histories
+from foldlog import Histories
 from foldlog.eventstore import (
-    ANY_VERSION,
     ConversationErased,
     ConversationNotFound,
     Documents,
-    KeyRing,
     Store,
     VersionConflict,
     open_store,
 )
 from foldlog.eventstore.log.finding import Generation
-from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Beginning
@@ -79,36 +74,6 @@ def test_a_writer_whose_appends_were_refused_has_met_no_conversation(histories: 
     histories.create("c1", replace_erased=True)
     with pytest.raises(ConversationErased):
         refused.append(said("met, where equal values were appended"))
-
-
-def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histories: Histories):
-    old, looked = histories["c1"], histories["c1"]
-    old.append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
-    assert len(looked.view()) == 2
-    erase(histories.store, "c1", reason="asked for")
-    new = histories.create("c1", replace_erased=True)
-    new.append([said("second"), Action(tool="t", call_id="a")])
-    for history in (old, looked):
-        for write in (
-            lambda history: history.append(said("late"), expected_version=ANY_VERSION),
-            lambda history: history.append(said("late"), expected_version=3),
-            lambda history: history.append(said("late"), idempotency_key="k"),
-            lambda history: history.append((), documents={"state": 2}),
-            lambda history: history.set_attributes(user="u1"),
-            lambda history: history.retract(0),
-            lambda history: history.pop(),
-            lambda history: history.interrupt(),
-            lambda history: history.append_tool_result("a", "late"),
-            lambda history: history.request_condensation(),
-            lambda history: history.view(),
-        ):
-            with pytest.raises(ConversationErased, match=r"take histories\['c1'\] again"):
-                write(history)
-    assert new.version() == 3
-    assert histories["c1"].append(said("third"))[0].id == 3
-    erase(histories.store, "c1", reason="asked for")
-    with pytest.raises(ConversationErased, match="replace_erased=True"):
-        old.append(said("late"))
 
 
 def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(histories: Histories):
@@ -190,27 +155,6 @@ def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
         (moved,) = copy_store(histories.store, other)
         assert (moved.added, moved.problem) == (2, None)
         assert texts(Histories(other)) == [None, "second"]
-
-
-def test_lists_find_the_new_one_and_nothing_of_the_old(histories: Histories):
-    histories.create("c1", {"user": "old"})
-    histories.list(age_max_s=0)
-    erase(histories.store, "c1", reason="asked for")
-    histories.create("c1", {"user": "new"}, replace_erased=True)
-    assert histories.list({"user": "old"}, age_max_s=0).conversations == ()
-    assert [one.id for one in histories.list({"user": "new"}, age_max_s=0).conversations] == ["c1"]
-    assert list(histories) == ["c1"]
-    assert histories.store.database.recorder.query(lambda reader: reader.unfinished()) == []
-
-
-def test_a_new_generation_is_encrypted_by_itself(recorder: Recorder):
-    keys = KeyRing([SecretStr("44" * 32)])
-    histories = Histories(Store(recorder, WriteSettings(keys=keys)))
-    again(histories)
-    assert texts(histories) == [None, "second"]
-    assert not any(one.findings for one in verify(histories.store))
-    assert [one.problem for one in rekey(histories.store, decrypt=True)] == [None]
-    assert texts(Histories(Store(recorder))) == [None, "second"]
 
 
 def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):

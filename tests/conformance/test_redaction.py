@@ -37,7 +37,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import detach
 from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import as_rows
@@ -111,12 +111,6 @@ def rows_of(store: Store, reader: Reader) -> list[object]:
     return list(ReadTransaction(reader, found, store.database).rows(0, found.version, 100))
 
 
-def test_a_head_that_was_published_before_still_verifies(store: Store):
-    published = Published(4, bytes.fromhex(str(store.conversation("c").head)))
-    redacted(store, 0)
-    assert [each.findings for each in verify(store, published={"c": [published]}) if each.findings] == []
-
-
 def test_the_view_of_the_process_shows_it_redacted_at_every_version_and_stays_fit(store: Store):
     views = Views(store)
     store.register(views)
@@ -131,16 +125,6 @@ def test_the_view_of_the_process_shows_it_redacted_at_every_version_and_stays_fi
     call, result = views.current("c").to_messages()[1:3]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == "call-1"
     assert call["tool_calls"][0]["function"]["name"] == "look"
-
-
-def test_followers_meet_the_receipt_at_its_position(store: Store):
-    last = list(store.follow())[-1].position
-    receipt = redacted(store, 1)
-    (told,) = store.follow(last)
-    assert (told.position, told.conversation) == (receipt.position, "c")
-    assert isinstance(told.event, Redaction)
-    assert (told.event.event_ids, told.event.hashes, told.event.by) == ((1,), receipt.hashes, "me")
-    assert [one.event.redacted is not None for one in store.follow()] == [False, True, False, False, False]
 
 
 def test_a_redaction_that_is_done_again_gives_the_first_receipt_and_adds_nothing(store: Store):
@@ -313,14 +297,6 @@ def test_only_a_redaction_writes_redacted_events_and_receipts(store: Store):
         redacted(store, -2)
     assert isinstance(next(iter(store.events("c"))).redacted, Redacted)
     assert receipt.hashes == (next(iter(store.events("c"))).redacted.hash,)
-
-
-def test_an_import_knows_a_redacted_event_again(store: Store):
-    store.ingest("imported", TURN)
-    redacted(store, 0, "imported")
-    assert store.ingest("imported", TURN) == (0, 5)
-    with pytest.raises(HistoryDiverged):
-        store.ingest("imported", [*TURN[:3], Message(source="agent", content="another")])
 
 
 def imported(place: int, text: str, **fields: Any) -> Message:

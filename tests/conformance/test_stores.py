@@ -28,7 +28,6 @@ from foldlog.eventstore import (
     Observation,
     Origin,
     Record,
-    Retraction,
     Store,
     StoreUnusable,
     UnknownEventType,
@@ -103,14 +102,6 @@ def test_a_conversation_that_begins_with_a_taken_id_is_told_to_use_another(store
     assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("taken", 0, 2)
     with pytest.raises(VersionConflict, match=taken):
         store.fork("c1", 1, "taken")
-
-
-def test_a_retraction_beyond_the_end_names_the_newest_event(store: Store):
-    store.append("c1", [said("a"), said("b")], expected_version=0)
-    with pytest.raises(InvalidEvent, match="'c1' has no event 999 to take back: its newest event is 1; give 0 to 1"):
-        store.append("c1", Retraction(version=999), expected_version=2)
-    with pytest.raises(InvalidEvent, match="'new' has no event 0 to take back: it is empty"):
-        store.append("new", Retraction(version=0), expected_version=0)
 
 
 def test_any_version_appends_at_the_end(store: Store):
@@ -239,11 +230,6 @@ def test_the_same_key_for_events_that_name_later_ones_is_a_conflict(store: Store
     store.append("c1", said("b"), expected_version=1)
     with pytest.raises(IdempotencyConflict):
         store.append("c1", said("c", cause=1), expected_version=2, idempotency_key="turn-1")
-
-
-def test_a_key_is_of_one_conversation(store: Store):
-    store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
-    assert store.append("c2", said("b"), expected_version=0, idempotency_key="turn-1")[0].id == 0
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

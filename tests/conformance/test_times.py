@@ -24,7 +24,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.projections import Views
 from tests.reading import reading
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -114,11 +113,3 @@ def test_a_projection_sees_what_readers_see(timed: Store):
     assert keeper.seen == list(timed.events("c1"))
     timed.ingest("c2", [said("one"), CondensationRequest()])
     assert keeper.seen == list(timed.events("c2"))
-
-
-def test_a_view_is_the_same_from_memory_and_from_the_store(timed: Store):
-    views = Views(timed)
-    timed.register(views)
-    timed.append("c1", [said("one"), CondensationRequest(), said("two")], expected_version=0)
-    assert views.current("c1") == Views(timed).current("c1")
-    assert [event.timestamp for event in views.current("c1")] == [BEGIN, BEGIN]

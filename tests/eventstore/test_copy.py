@@ -38,22 +38,6 @@ def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
         assert [each.conversation for each in compare_stores(source, target)] == ["a"]
 
 
-def test_what_the_source_redacted_is_redacted_where_nothing_was_added():
-    with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", [said("secret"), said("two")], expected_version=0)
-        source.fork("a", 2, "fork")
-        list(copy_store(source, target))
-        redact(source, "a", 0, reason="asked for", by="tests")
-        assert set(problems(source, target).values()) == {None}
-        assert [next(target.events(name)).redacted is not None for name in ("a", "fork")] == [True, True]
-        assert list(compare_stores(source, target)) == []
-        target.append("fork", said("of its own"), expected_version=ANY_VERSION)
-        redact(source, "a", 1, reason="asked for", by="tests")
-        problems(source, target)
-        assert [event.redacted is None for event in target.events("fork")] == [False, True, True]
-        assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
-
-
 def test_revisions_are_copied_with_their_events():
     with open_store("memory:") as source, open_store("memory:", keys=KeyRing(["11" * 32])) as target:
         source.register(Views(source))
@@ -67,15 +51,6 @@ def test_revisions_are_copied_with_their_events():
         problems(source, target)
         audits = [audit(target, name) for name in ("a", "fork")]
         assert [(each.revisions, each.missing, each.findings) for each in audits] == [(2, 0, ()), (1, 0, ())]
-
-
-def test_what_was_redacted_and_then_erased_is_equal_in_a_copy():
-    with open_store("memory:") as source, open_store("memory:") as target:
-        source.append("a", [said("secret"), said("two")], expected_version=0)
-        redact(source, "a", 0, reason="asked for", by="tests")
-        erase(source, "a", reason="asked for")
-        assert problems(source, target) == {"a": None}
-        assert list(compare_stores(source, target)) == []
 
 
 def test_a_redacted_event_that_the_target_shares_is_named():

@@ -196,6 +196,8 @@ def test_fields_and_documents_of_derived_classes_are_plain_too():
         (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),  # type: ignore[arg-type]
         (Message(source="user", content=[{"a": {1}}]), r"field content\[0\]\.a has a value of type set"),  # type: ignore[arg-type]
         (Message(source="user", content=["hi"]), r"field content\[0\] is 'hi'; a part is a map"),  # type: ignore[list-item]
+        (Message(source="user", content=None), "Expected `str | array`, got `null`"),  # type: ignore[arg-type]
+        (Message(source="nobody", content="hi"), "its source is 'nobody'; use 'user', 'agent', 'environment'"),  # type: ignore[arg-type]
         (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),  # type: ignore[arg-type]
         (Message(source="user", content="x", origin=Origin(format="f", id=b"x")), r"origin\.id has .* bytes"),
     ],

@@ -1,11 +1,8 @@
-"""``foldlog copy``: a store to PostgreSQL and back, with equal heads, again and again."""
+"""A copy of a store to PostgreSQL and back, with equal heads."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,10 +14,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Beginning
-from tests.foldlog.conftest import Ran, foldlog
 from tests.said import said
-
-__all__ = ["foldlog"]
 
 
 def fill(store: Store) -> None:
@@ -72,45 +66,3 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
             assert staged_keys(reader, "long") == []
             assert reader.conversation(left) is None
         assert state(here) == state(server)
-
-
-def test_one_history_that_differs_and_one_that_is_damaged_do_not_stop_the_rest(
-    file: str, tmp_path: Path, postgres_url: Callable[[], str]
-):
-    with open_store(file) as here, open_store(postgres_url()) as server:
-        fill(here)
-        server.append("short", said("something else"), expected_version=0)
-        with closing(sqlite3.connect(tmp_path / "here.db")) as decaying:
-            decaying.execute("UPDATE events SET body = replace(body, '\"7\"', '\"8\"')")
-            decaying.commit()
-        problems = {m.conversation: m.problem for m in copy_store(here, server) if m.problem}
-        assert set(problems) == {"short", "long"}
-        assert "differs" in (problems["short"] or "")
-        assert "conversation 'long', event 7:" in (problems["long"] or "")
-        assert server.version("long") == 0
-        assert next(server.events("nul \0 and \udcff")).content == "x"
-        differences = {d.conversation: d.behind for d in compare_stores(here, server)}
-        assert differences == {"short": False, "long": True}
-
-
-def test_the_command_copies_compares_and_says_so(
-    file: str, postgres_url: Callable[[], str], foldlog: Callable[..., Ran]
-):
-    there = postgres_url()
-    with open_store(file) as here:
-        fill(here)
-    status, out, err = foldlog("copy", file, there)
-    assert (status, err) == (0, "")
-    copied = "2,305 events and 1 tombstone copied, of 4 conversations (0 had nothing new); heads are equal"
-    assert " ".join(out.split()) == copied
-    status, out, err = foldlog("copy", file, there, "--json")
-    assert json.loads(out) == {
-        "conversations": 4, "already_there": 4, "events": 0, "tombstones": 0, "grown_since": [], "findings": [],
-    }  # fmt: skip
-    with open_store(there) as server:
-        server.append("short", said("here only"), expected_version=1)
-    status, out, err = foldlog("copy", file, there)
-    assert status == 1
-    assert "found: conversation 'short': " in err
-    assert foldlog("copy", file, file).status == 2
-    assert foldlog("copy", "sqlite:///nowhere.db", there).status == 2

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import foldlog
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation
+from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.eventstore.events import Event
 from foldlog.projections import View, well_formed
 
@@ -42,20 +40,6 @@ def test_an_event_at_the_end_waits_for_the_next_one():
     assert view.cut_points == (0, 1)
     assert fit(said("q", "user"), reasoning()) == [0], "it is not sent before the next one is there"
     assert fit(said("q", "user"), reasoning(), said("next", "user")) == [0, 2], "what the user says is no follower"
-
-
-@pytest.mark.parametrize("forgotten, left", [([1], [0]), ([2], [0]), ([2, 3], [0]), ([1, 2, 3], [0])])
-def test_what_stays_of_a_bond_is_not_sent(forgotten: list[int], left: list[int]):
-    events = [said("q", "user"), reasoning(), call("a"), answer("a")]
-    view = View.from_events([*events, CondensationAction(forgotten_event_ids=forgotten)])
-    assert [event.id for event in well_formed(view)] == left
-
-
-def test_a_message_that_stays_is_sent_with_its_follower_only():
-    bound = said("first", stays_with_next=True)
-    assert fit(bound, said("second")) == [0, 1]
-    view = View.from_events([bound, said("second"), CondensationAction(forgotten_event_ids=[1])])
-    assert view.to_messages() == []
 
 
 def test_thinking_of_a_message_goes_back_to_the_model():

@@ -12,8 +12,6 @@ from benchmarks.counts import traced
 from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
 from foldlog.eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
 from foldlog.projections.stored import appended
 from tests.eventstore.test_sqlite import FollowedBy, committed_by_another
@@ -200,20 +198,6 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
     append(store, *said("c"))
     append(store, *said("d"))
     assert views.current("c") == folded(store)
-
-
-def test_what_was_redacted_or_erased_is_gone_from_the_view(store: Store):
-    views = watched(store)
-    append(store, *said("secret"))
-    assert views.current("c")[-1].content == "secret"
-    redact(store, "c", 3, reason="asked to", by="me")
-    append(store, *said("later"))
-    assert views.current("c") == folded(store)
-    assert "secret" not in repr(views.current("c").events)
-    append(store, *said("last"))
-    erase(store, "c", reason="asked to")
-    with pytest.raises(Exception, match="erased"):
-        views.current("c")
 
 
 def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):

@@ -7,9 +7,8 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.eventstore.events import CondensationAction, Message
+from foldlog.eventstore.events import Message
 from foldlog.projections import View
-from foldlog.projections.fold import fold
 from foldlog.projections.items import Items
 from tests.at_once import at_once
 
@@ -40,15 +39,6 @@ def test_a_view_that_grows_at_its_end_holds_its_events_once() -> None:
         view = view.then([said(event_id)])
     assert view.state.items._events is first
     assert len(first) == 500
-
-
-def test_of_two_views_that_grow_from_one_each_has_its_own_events() -> None:
-    start = fold([said(0)]).state
-    one, other = fold([said(1)], start).state, fold([said(1), said(2)], start).state
-    assert (len(start.items), len(one.items), len(other.items)) == (1, 2, 3)
-    forgets = CondensationAction(id=2, forgotten_event_ids=(0,))
-    assert [event.id for event in fold([forgets], one).state.items] == [1]
-    assert [event.id for event in one.items] == [0, 1]
 
 
 def test_of_many_threads_only_one_grows_a_list() -> None:

@@ -35,29 +35,6 @@ def test_the_view_is_again_what_it_was(history: History):
     assert recorded.event == retraction
 
 
-def test_a_later_retraction_reverses_it(history: History):
-    recorded = history.retract(2)
-    history.append(Message(source="user", content="another way"))
-    other_way = history.version()
-    history.retract(recorded.id)
-    assert ids(history.view()) == [0, 1, 2, 3, 4, 5]
-    history.retract(other_way)
-    assert ids(history.view()) == [0, 1, 7]
-
-
-def test_condensations_are_taken_back_and_brought_again(history: History):
-    history.append(CondensationAction(forgotten_event_ids=[1, 2, 3], summary="three", summary_offset=1))
-    condensed = history.view()
-    assert ids(condensed) == [0, -8, 4, 5]
-    recorded = history.retract(6)
-    assert ids(history.view()) == [0, 1, 2, 3, 4, 5]
-    assert list(history.view().condensations) == []
-    history.retract(recorded.id)
-    assert ids(history.view()) == [0, -8, 4, 5]
-    assert [action.id for action in history.view().condensations] == [6]
-    assert history.view().events == condensed.events
-
-
 def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history: History):
     first = history.retract(3)
     history.append(Message(source="user", content="another way"))

@@ -134,20 +134,6 @@ def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(st
     assert audit(store, "c").findings == ()
 
 
-def test_condensations_are_read_when_asked_for(store: Store):
-    views = Views(store)
-    store.register(views)
-    append(store, *said("a", "b", "c"), forget(0), CondensationRequest(), *said("d"), forget(1))
-    view = views.current("c")
-    assert len(view.condensations) == 2
-    assert [condensation.id for condensation in view.condensations] == [3, 6]
-    assert view.condensations[-1].forgotten_event_ids == (1,)
-    assert [condensation.id for condensation in view.condensations[:1]] == [3]
-    append(store, forget(2))
-    assert len(view.condensations) == 2, "those that made this View"
-    assert len(views.at("c", 4).condensations) == 1
-
-
 def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store):
     views = Views(store)
     store.register(views)

@@ -9,14 +9,12 @@ from foldlog.eventstore.events import (
     Action,
     CondensationAction,
     CondensationRequest,
-    CondensationSummary,
     Event,
     Message,
     Observation,
     UnknownEvent,
-    summary_id,
 )
-from foldlog.projections import View, cut_points, well_formed
+from foldlog.projections import View
 
 
 def said(*texts: str) -> list[Event]:
@@ -53,13 +51,6 @@ def test_a_view_cannot_be_changed():
     assert isinstance(view.events, tuple)
 
 
-def test_a_condensation_takes_events_out_and_puts_its_summary_in():
-    view = View.from_events([*said("a", "b", "c"), forget(3, 0, 1, summary="a and b", offset=0)])
-    assert ids(view) == [summary_id(3), 2]
-    assert view[0] == CondensationSummary(id=-5, content="a and b", summary_of=3)
-    assert [condensation.id for condensation in view.condensations] == [3]
-
-
 def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
     view = View.from_events([Message(source="user", content="a"), Message(source="user", content="b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
@@ -75,30 +66,6 @@ def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown: bool):
     unknown = UnknownEvent(id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown)
     with pytest.raises(UnknownEventType, match=r"event 1 is of kind 'pin'.*upgrade"):
         View.from_events([*said("a"), unknown])
-
-
-def test_calls_that_come_after_a_loop_was_condensed_make_new_units():
-    loop: list[Event] = [Action(id=0, tool="run", call_id="0", thinking=({"type": "thinking"},))]
-    loop += [Observation(id=1, content="done", call_id="0")]
-    for n in range(2, 8, 2):
-        loop += [Action(id=n, tool="run", call_id=str(n)), Observation(id=n + 1, content="done", call_id=str(n))]
-    view = View.from_events([*loop[:6], forget(6, *range(2, 6))])
-    assert view.left_behind == {0, 1}
-    later = [Action(id=7, tool="run", call_id="7"), Observation(id=8, content="done", call_id="7")]
-    assert ids(well_formed(view.then(later))) == [7, 8]
-
-
-def test_cut_points_keep_calls_with_their_answers():
-    view = View.from_events(
-        [
-            *said("a"),
-            Action(id=1, tool="run", call_id="x"),
-            Observation(id=2, content="done", call_id="x"),
-            Message(id=3, source="user", content="b"),
-            Action(id=4, tool="run", call_id="y"),
-        ]
-    )
-    assert view.cut_points == cut_points(view) == (0, 1, 3, 4)
 
 
 def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_calls():
