@@ -196,6 +196,21 @@ def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing 
     assert not any(verdict.findings for verdict in verify(histories.store))
 
 
+def test_after_rekey_attributes_are_found_under_the_new_key(recorder: Recorder):
+    plain = Histories(Store(recorder))
+    plain.create("a", {"user": "u1"})
+    plain.list(age_max_s=0)
+    other = KeyRing([SecretStr("33" * 32), SecretStr("22" * 32)])
+    for keys in (KEYS, other):
+        again = Histories(Store(recorder, WriteSettings(keys=keys)))
+        assert [result.problem for result in rekey(again.store)] == [None]
+        assert names(again.list({"user": "u1"}, age_max_s=0)) == ["a"]
+    with pytest.raises(KeyUnavailable):
+        Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)
+    assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
+    assert names(Histories(Store(recorder)).list({"user": "u1"}, age_max_s=0)) == ["a"]
+
+
 def test_a_change_of_keys_takes_no_history_out_of_a_list_that_is_new_enough(recorder: Recorder):
     plain = Histories(Store(recorder))
     plain.create("a", {"user": "u1"})
