@@ -112,13 +112,16 @@ def copied(log: Path, line: str = "") -> None:
     log.write_text(f"{log.read_text()}{line or log.read_text().splitlines()[-1]}\n")
 
 
-def called(log: Path, run) -> None:
-    more(
-        log, type="assistant", message={"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls"}]}
-    )
+def called(log: Path, run, *more_calls: str) -> None:
+    use = {"type": "tool_use", "id": "t", "name": "ls"}
+    more(log, type="assistant", message={"role": "assistant", "id": "m", "content": [use]})
     run("import", log.parent)
-    copied(log)
-    more(log, type="user", **LOST)
+    for each in more_calls:
+        message = {"role": "assistant", "id": "m", "content": [{**use, "id": each}]}
+        more(log, uuid=each, parentUuid="b-1+", message=message)
+    if not more_calls:
+        copied(log)
+        more(log, type="user", **LOST)
 
 
 def cut_and_grown(log: Path, run) -> None:
@@ -139,6 +142,7 @@ def without_an_end(log: Path, run) -> None:
 
 
 GROWN["with a copy of a call, and its result"] = ("", called, True, "2 new events, 5 in all")
+GROWN["between the calls of a reply"] = ("", lambda log, run: called(log, run, *"uv"), True, "2 new events, 5 in all")
 GROWN["after a line without an end"] = ("", without_an_end, None, "1 new event, 3 in all")
 GROWN["cut, and with the same line"] = ("", cut_and_grown, True, "nothing new, 3 events as before")
 

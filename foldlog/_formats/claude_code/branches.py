@@ -74,9 +74,8 @@ def _blocks(record: dict[str, Any]) -> list[Any]:
 
 def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     """Return the ids of the calls in a line."""
-    if record.get("type") != "assistant":
-        return frozenset()
-    return frozenset(str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use")
+    blocks = _blocks(record) if record.get("type") == "assistant" else ()
+    return frozenset(str(block.get("id")) for block in blocks if kind_of(block) == "tool_use")
 
 
 def is_result(record: dict[str, Any]) -> bool:
@@ -108,12 +107,13 @@ class Switches:
         self.is_copy = False
         """Whether the last line repeats the calls of an earlier line with its id."""
 
-    def begin(self, version: int, last_line: Any) -> None:
-        """Begin in the middle of a log: the parents of the lines before this version are unknown."""
+    def begin(self, version: int, last_line: Any, last: dict[str, Any]) -> None:
+        """Begin in the middle of a log, maybe of the ``last`` response: the lines before are unknown."""
         self._begun = self._newest = _Group(None, version)
         self._is_whole = False
         if type(last_line) is str:
             self._groups[last_line] = self._newest
+            self._responses = {_response(last): self._newest} if last.get("uuid") == last_line else {}
 
     def lacks(self, record: dict[str, Any]) -> bool:
         """Return whether the line that a line follows may be before the known lines."""

@@ -119,7 +119,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if self.past is not None:
             earlier = islice(self.past.newest_first(), _LAST_EVENTS)
             ours = (event.origin for event in earlier if event.origin is not None and event.origin.format == NAME)
-            self._switches.begin(self.next_id, next((origin.id for origin in ours if origin.id), None))
+            self._switches.begin(self.next_id, next((origin.id for origin in ours if origin.id), None), last)
             if next((line for line, _ in self.past.records()), record)["type"] in TITLES:  # it may wait for this line
                 self._read_all(self.past)
 
