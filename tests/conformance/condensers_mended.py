@@ -175,7 +175,7 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     start = cut_at_or_after(view, max(kept_first, prompt) if rule == "v1" else kept_first)
     stops: list[int] = []
     if start is not None:
-        by_tokens = [[tokens_tail(spec, view, agent, end)] for end in (kept_first, start)] if over else [[]]
+        by_tokens = [[tokens_tail(spec, view, agent, start)]] if over else [[]]
         stops = [stop_before(view, [*tails, *more]) for more in by_tokens]
         least = max(1, spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length)
         stops = [stop for stop in stops if sum(event.id >= 0 for event in view[start:stop]) >= least]

@@ -220,9 +220,9 @@ def calls_of(events: list[Event]) -> Calls:
             waiting.append(event)
         elif event["kind"] == "observation":
             call, cause = event["call_id"], event["cause"]
-            asked = [one for one in waiting if (one["id"] == cause if call is None else one["call_id"] == call)]
+            asked = [one for one in waiting if cause in (None, one["id"]) and call in (None, one["call_id"])]
             last = [one for one in asked if responses[one["id"]] == responses[asked[-1]["id"]]]
-            if named := [one for one in asked if one["id"] == cause] or last[:1]:
+            if (named := last[:1]) and (call, cause) != (None, None):
                 waiting.remove(named[0])
                 answered[event["id"]] = named[0]["id"]
                 done += [] if named[0]["call_id"] is None else [named[0]["call_id"]]
