@@ -614,7 +614,7 @@ class History:
         conversation, which are redacted with it. ``by`` says who does it, by default the user of the operating system.
         In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL the call vacuums
         the tables, unless ``complete`` is False. Calling it again finishes an interrupted redaction. Of an event that
-        set attributes, all attributes go, of one that set a document its newest value: set them again.
+        set attributes, all attributes go, of one that set a document its newest value: set ``documents_lost`` again.
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the history has no such event of
         its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began

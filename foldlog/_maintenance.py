@@ -38,6 +38,7 @@ from foldlog.eventstore import (
     confirm,
     from_microseconds,
     has_content,
+    newest_documents,
     open_store,
     recent_conversations,
     summary_of,
@@ -318,7 +319,15 @@ def redacted(
         keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
-    return receipt._replace(unconfirmed=unconfirmed)
+    return receipt._replace(
+        unconfirmed=unconfirmed, documents_lost=documents_lost(store, conversation, receipt.event_ids)
+    )
+
+
+def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
+    """Return the documents whose newest values are in these events."""
+    newest = store.query(conversation, partial(newest_documents, version=None))
+    return tuple(name for name, event_id in newest.items() if event_id in event_ids)
 
 
 def cleared(store: Store) -> bool:

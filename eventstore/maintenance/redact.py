@@ -56,9 +56,9 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see ``Redacted``).
     ``position`` is that of the receipt that followers read, None if all events were redacted before. ``quotes`` are the
     condensations whose summaries may quote the events, from ``History.redact`` also the events of companions that do;
-    ``forks`` are those that share what was erased and show it so. ``unconfirmed`` are the read models
-    that have not reached this position and so may still hold the content. ``bytes_pending`` says whether bytes of the
-    content may still be in unused parts of the file; ``vacuum`` then completes the redaction.
+    ``forks`` are those that share what was erased and show it so. ``unconfirmed`` are the read models that have not
+    reached this position and so may still hold the content. ``bytes_pending`` says whether ``vacuum`` has to complete
+    the redaction. ``documents_lost``, from ``History.redact``, lost their newest value: ``attributes`` is one.
     """
 
     conversation: str
@@ -72,6 +72,7 @@ class RedactionReceipt(NamedTuple):
     forks: tuple[str, ...]
     unconfirmed: tuple[str, ...]
     bytes_pending: bool
+    documents_lost: tuple[str, ...] = ()
 
 
 def redact(
@@ -154,10 +155,8 @@ def _redact(
     copies = (Quote(name, each, redacted=True) for name in goes if name != conversation for each in goes[name])
     ids, hashes = tuple(receipts), tuple(each.hash for each in receipts.values())
     told, names, first = tuple(dict.fromkeys((*quotes, *copies))), tuple(dict.fromkeys(forks)), receipts[event_id]
-    receipt = RedactionReceipt(
-        conversation, ids, hashes, first.at, first.by, first.reason, None, told, names, (), bytes_pending=True
-    )
-    return receipt, place
+    who_and_why = (first.at, first.by, first.reason)
+    return RedactionReceipt(conversation, ids, hashes, *who_and_why, None, told, names, (), bytes_pending=True), place
 
 
 def _erase_content(

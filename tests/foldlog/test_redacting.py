@@ -225,6 +225,8 @@ def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(fo
         assert again["documents_lost"] == ([] if lost is None else ["a"] if lost == "'a'" else ["attributes"])
     with api.open(tmp_path / "foldlog.db") as histories:
         assert histories["c"].attributes() == {}
+        lost = (("a",), (), ("attributes",))
+        assert tuple(histories["c"].redact(each, reason="x").documents_lost for each in (1, 3, 4)) == lost
 
 
 def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):

@@ -376,6 +376,7 @@ def test_erase_needs_a_reason_a_history_that_is_there_and_yes_where_there_is_no_
     assert foldlog("verify", "--json").document["checked"]["erased"] == 0
     assert foldlog("erase", "one", "--reason", "asked to", "--yes").status == 0
     assert foldlog("erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
+    assert foldlog("erase", "--where", "user=nobody", "--reason", "x").out.strip() == "None has user=nobody"
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,9 @@ def run(
         holders=tuple(dict.fromkeys(unconfirmed)),
     )
     told = list(map(_account, gone))
-    if len(gone) != 1:
+    if where and not (rows or conversations):
+        told.append(f"None has {terminal.printable(', '.join(where), one_line=True)}")
+    elif len(gone) != 1:
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
     terminal.answer(document, "\n".join(told))

@@ -33,6 +33,7 @@ from foldlog._documents import (
 from foldlog._maintenance import (
     all_that_goes,
     conversations_with,
+    documents_lost,
     holders,
     records_that_go,
     redacted,
@@ -55,7 +56,6 @@ from foldlog.eventstore import (
     Store,
     check_reason,
     has_content,
-    newest_documents,
     summary_of,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -206,11 +206,10 @@ def run(
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
-        lost = _documents_lost(store, receipts)
         if not as_json:
-            _show(store, receipts, taken, lost)
+            _show(store, receipts, taken)
     if as_json:
-        told = tuple(_document(receipt._replace(bytes_pending=is_pending), lost) for receipt in receipts)
+        told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
         listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
         theirs = tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in records.items())
         terminal.emit(
@@ -417,26 +416,15 @@ def _ask(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]], *, li
     terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
 
 
-def _documents_lost(store: Store, receipts: Sequence[RedactionReceipt]) -> dict[tuple[str, int], list[str]]:
-    """Return the documents whose newest values are in an event, by the conversation and the event."""
-    lost: dict[tuple[str, int], list[str]] = {}
-    for name in {receipt.conversation for receipt in receipts}:
-        for each, event_id in store.query(name, partial(newest_documents, version=None)).items():
-            lost.setdefault((name, event_id), []).append(each)
-    return lost
-
-
-def _document(receipt: RedactionReceipt, lost: Mapping[tuple[str, int], Sequence[str]]) -> RedactedDocument:
+def _document(receipt: RedactionReceipt) -> RedactedDocument:
     quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
-    its = tuple(each for event_id in receipt.event_ids for each in lost.get((receipt.conversation, event_id), ()))
-    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes, documents_lost=its)
+    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
 
 
 def _show(
     store: Store,
     receipts: Sequence[RedactionReceipt],
     taken: dict[tuple[str, int], RedactionReceipt],
-    lost: Mapping[tuple[str, int], Sequence[str]],
 ) -> None:
     """Show who redacted each event, when, and which documents lost their values: one that was redacted before keeps its
     receipt. Then name each summary that may quote an event, and each fork, once.
@@ -446,8 +434,8 @@ def _show(
         its = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
         said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
-        if names := lost.get((conversation, event_id)):
-            held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in names)
+        if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
+            held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
         terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
     it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
