@@ -138,6 +138,7 @@ class Digest:
             lines[section].pop(subject, None)
             if line is not None:
                 lines[section][subject] = line
+        lines[Section.ASKED] = dict(sorted(lines[Section.ASKED].items(), key=lambda asked: _id(asked[1])))
         calls = sorted(_id(line) for section in _CALLS for line in lines[section].values())
         for subject, line in tuple(lines[Section.ERRORS].items()):
             if len(calls) - bisect_left(calls, _id(line) + 1) >= _CALLS_AFTER_ERROR:
@@ -151,8 +152,7 @@ class Digest:
         if (titled := _TITLE.fullmatch(title)) is None:
             return None
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
-        left_out = dict.fromkeys(Section, 0)
-        earlier: list[str] = []
+        left_out, earlier = dict.fromkeys(Section, 0), list[str]()
         section: Section | None = None
         for line in filter(None, rest):
             if line.startswith("## "):

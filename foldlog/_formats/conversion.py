@@ -15,7 +15,7 @@ from foldlog._formats.openai_chat import thought
 from foldlog._formats.packing import keep
 from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
-from foldlog._formats.registry import UnknownFormat, format_named
+from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.rewritten import is_rewriting, standing_in
 from foldlog.eventstore import Event, InvalidEvent, Retraction, Store
 from foldlog.projections import Intervals, contains, intervals_kept
@@ -34,7 +34,7 @@ class OtherFormat(UnknownFormat):
     """The history was imported from another format. Export it in that one, or as ``openai-chat``, or its View."""
 
     def __init__(self, format: str, origin: str) -> None:
-        known = " or ".join(dict.fromkeys((repr(origin), repr(ANY_HISTORY))))
+        known = " or ".join(repr(each) for each in dict.fromkeys((origin, ANY_HISTORY)) if each in formats())
         instead = f"export it as {known}, or what a model is sent now in any format (--view, or view=True)"
         ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
         self.format = format

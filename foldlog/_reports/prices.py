@@ -70,6 +70,8 @@ class Prices:
 
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
+        self.only = next(iter(self._own)) if len(self._own) == 1 else None
+        """The model of the file, if that has a single one."""
         self.of: Callable[[str], Price | None] = cache(self._of)
         """Return the price of a model; None where its input or its output has none."""
 

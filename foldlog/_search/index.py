@@ -145,7 +145,7 @@ class SearchIndex:
                 return added
         except KeyUnavailable as error:
             remove_index(self._store)
-            raise SearchRefused(_ENCRYPTED) from error
+            raise SearchRefused(f"a search needs the keys of all conversations: {error}") from error
 
     def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
         """Apply what the store has between two positions. Return the number of added events; None where the index is

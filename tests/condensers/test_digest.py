@@ -46,6 +46,9 @@ def test_what_the_user_asked_and_the_agent_said():
     assert section(text, "Asked by the user") == ["fix the parser", "be quick"]
     assert section(text, "Said by the agent") == ["On it."]
     assert text.startswith("# Digest of 3 events\n")
+    first, *others = viewed(message("one"), message("two"), message("three")).events  # a digest may leave out the head
+    before = CondensationSummary(id=3, content=Digest.of(others).text(LENGTH))
+    assert section(Digest.of((first, before)).text(LENGTH), "Asked by the user") == ["one", "two", "three"]
 
 
 def test_texts_in_parts_of_any_type_are_said_and_their_names_are_known():
@@ -241,7 +244,7 @@ def test_what_a_digest_says_is_carried_into_the_next():
     first = Digest.of(viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0)).events).text(
         LENGTH
     )
-    text = Digest.of([as_summary(first), *ran(3, "make", 0), message("and test it")]).text(LENGTH)
+    text = Digest.of([as_summary(first), *ran(3, "make", 0), replace(message("and test it"), id=8)]).text(LENGTH)
     assert text.startswith("# Digest of 8 events\n")
     assert section(text, "Asked by the user") == ["fix it", "and test it"]
     assert section(text, "Commands run") == ["`git push` → exit 0", "`make` → exit 0"]

@@ -236,13 +236,16 @@ def test_a_pipeline_has_the_lowest_limits_of_its_parts(foldlog, work, config):
 def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "litellm", None)
     (tmp_path / "prices.json").write_text('{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}')
-    ran = foldlog("compare", "c1", "--agent-model", "own", "--prices", "prices.json")
-    assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
-    assert install_command("llm") in ran.out
+    for model in (("--agent-model", "own"), ()):
+        ran = foldlog("compare", "c1", *model, "--prices", "prices.json")
+        assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
+        assert install_command("llm") in ran.out
     assert foldlog("compare", "c1", "--agent-model", "other", "--prices", "prices.json").status == 2
+    (tmp_path / "prices.json").write_text("{}")
+    assert "name that of the agent" in foldlog("compare", "c1", "--prices", "prices.json").err
 
 
-def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config):
+def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
     with open_store("sqlite:///foldlog.db") as store:
         replies = [Message(source="agent", content="hm", meta={"model": model}) for model in ("some/a", "b c", "b c")]
         told = CondensationAction(forgotten_event_ids=(1,), metadata={"model": "small", "usage": {"input_tokens": 9}})
@@ -251,6 +254,8 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
     note = "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b c'\n"
     assert foldlog("compare", "c2", *noop).err == note
     assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
+    monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
+    assert foldlog("compare", "c2", *noop).err == ""
 
 
 def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):

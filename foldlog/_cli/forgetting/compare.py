@@ -28,7 +28,7 @@ from foldlog.eventstore import CondensationAction, Store, install_command
 from foldlog.projections import Views, contains, intervals_kept
 
 if TYPE_CHECKING:
-    from foldlog._reports.prices import Price
+    from foldlog._reports.prices import Price, Prices
     from foldlog._reports.replays import Replay
     from foldlog.condensers import LLM, AgentModel, Condenser
 
@@ -67,18 +67,23 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
+    from foldlog._reports.prices import Prices
+
+    table = Prices(prices)
+    agent = agent or table.only
     if prices is not None and agent is None:
         raise Refused("--prices has the prices of many models; name that of the agent with --agent-model MODEL")
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
-        price, priced = _price(agent, prices)
+        price, priced = _price(agent, table)
         model = None if prices is not None and priced == agent and find_spec("litellm") is None else named_model(agent)
         counter = counter_beside(model)
         condensers = _condensers(configs or [], model)
         replays, asks = _replays(store, conversation, version, condensers, model, counter)
         with terminal.working("comparing"):
-            called = None if agent is not None else _model_called(store, conversation)
+            can_count = agent is None and find_spec("litellm") is not None
+            called = _model_called(store, conversation) if can_count else None
         rows = comparison(replays, asks, price, {name: described(each, model) for name, each in condensers.items()})
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         if html is not None:
@@ -118,13 +123,12 @@ def _model_called(store: Store, conversation: str) -> str | None:
     return next((model for model, number in calls.most_common(1) if number), None)
 
 
-def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
+def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
     """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
     proportions of most.
     """
-    from foldlog._reports.prices import Price, Prices
+    from foldlog._reports.prices import Price
 
-    table = Prices(prices)
     known = None if agent is None else table.of(agent)
     if known is not None and agent is not None:
         return known, agent

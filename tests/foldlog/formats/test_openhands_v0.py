@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     Message,
     Observation,
+    Origin,
     SystemMessage,
 )
 from foldlog.formats import UnknownFormat, decode, encode, open_sources
@@ -209,6 +210,9 @@ def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
     with pytest.raises(UnknownFormat, match=r"imported from 'openhands-v0'.*in any format \(--view, "):
         encode(events, "openhands-v1")
     assert list(encode(events, "openai-chat")) == [{"role": "user", "content": "hi"}]
+    own = Message(id=0, source="user", content="hi", origin=Origin(format="my-bot"))  # no format writes it
+    with pytest.raises(UnknownFormat, match="from 'my-bot'; export it as 'openai-chat', or what"):
+        encode([own], "openhands-v1")
 
 
 def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
