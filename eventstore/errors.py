@@ -104,16 +104,16 @@ class ConversationErased(EventStoreError):
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach them."""
+    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach them. ``problem``
+    is the message without that remedy.
+    """
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
         which = "a fork that reads" if len(forks) == 1 else f"{len(forks)} forks that read"
-        super().__init__(
-            f"conversation {conversation!r} has {which} events of it ({names}); nothing was "
-            f"erased. Erase them too (with_forks=True, --with-forks), or give each a copy of its past first "
-            f"(detach_forks=True, --detach)"
-        )
+        self.problem = f"conversation {conversation!r} has {which} events of it ({names}); nothing was erased"
+        remedy = "erase them too (with_forks=True), or give each a copy of its past first (detach_forks=True)"
+        super().__init__(f"{self.problem}; {remedy}")
         self.conversation, self.forks = conversation, forks
 
 

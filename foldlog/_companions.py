@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from foldlog.eventstore import ConversationRow, EventStoreError, Store, beginning_with
+from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store, beginning_with
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.past import copied_links
 
@@ -51,6 +51,26 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
     """Return conversations, and their companions without erased ones."""
     rows = [*rows]
     return [*rows, *(each for each in companions(store, *(row.id for row in rows)) if each.erased_at is None)]
+
+
+def sub_agents(store: Store, conversation: str) -> list[str]:
+    """Return the conversations ``ID/…`` whose first event names a parent, as that of a sub-agent of Claude Code does,
+    or cannot be read. Cost: these, and their first events.
+    """
+    return [
+        row.id
+        for row in beginning_with(f"{conversation}/", store.conversations)
+        if row.erased_at is None and not companion_of(row.id) and _is_begun_by_another(store, row.id)
+    ]
+
+
+def _is_begun_by_another(store: Store, conversation: str) -> bool:
+    try:
+        return any("parent" in event.meta for event in store.events(conversation, 0, 1))
+    except ConversationErased:  # since it was listed
+        return False
+    except EventStoreError:  # without its key nobody can tell
+        return True
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:

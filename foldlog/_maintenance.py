@@ -12,7 +12,7 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import Any, Protocol
 
-from foldlog._companions import and_companions, companion_of, companions, forked_from
+from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
 from foldlog._formats.packing import events_of, place_of
 from foldlog._reports.sums import KeptSums
@@ -285,7 +285,8 @@ def erased(
             beside = companions(store, *(each.id for each in (*its, tombstone)))
             left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
             kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
-            tombstone = tombstone._replace(unconfirmed=(*kept, *tombstone.unconfirmed))
+            agents = tuple(f"sub-agent {name}" for name in sub_agents(store, row.id))
+            tombstone = tombstone._replace(unconfirmed=(*kept, *agents, *tombstone.unconfirmed))
             for each in (*its, tombstone):
                 files = sources.get(each.id, ())
                 names = each.unconfirmed if dry_run else holders(store, each.unconfirmed, {each.id}, files)

@@ -116,6 +116,21 @@ def test_the_command_names_the_companions_before_and_after(foldlog, opened):
     assert sorted(opened) == OTHERS
 
 
+def test_the_sub_agents_of_a_session_are_named_with_the_command_that_erases_them(foldlog, opened):
+    """They stayed without a word, and held what the session had told them."""
+    opened["s"].append(said("look for callers"))
+    opened["s/agent-1"].append(Message(source="user", content=SECRET, meta={"parent": "s"}))
+    opened["s/by-hand"].append(said("of nobody"))
+    holders = ["sub-agent s/agent-1"]
+    for way in ("--dry-run", "--yes"):
+        ran = foldlog("erase", "s", "--reason", "x", way)
+        assert "to erase them too: 'foldlog erase s/agent-1 --reason x" in ran.err
+        assert foldlog("erase", "s", "--reason", "x", way, "--json").document["holders"] == holders
+    assert opened.erase("s", **WHY).unconfirmed == tuple(holders)
+    assert foldlog("erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document["holders"] == []
+    assert {"s", "s/agent-1", "s/by-hand"}.intersection(opened) == {"s/by-hand"}
+
+
 def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlog, opened):
     opened["t/+writes/+old"].append(note(SECRET))
     for named in (["t"], ["t", "t/+writes/+old"], ["t/+writes", "t/+writes/+old"]):

@@ -22,7 +22,7 @@ from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocu
 from foldlog._maintenance import and_forks, conversations_with, erased
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationRow, EventStoreError, Store, check_reason
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store, check_reason
 from foldlog.projections import Views
 
 WORDS_MAX = 200
@@ -88,29 +88,29 @@ def run(
             dry_run=dry_run,
         )
         gone: list[ConversationRow] = []
-        stay: list[tuple[ConversationRow, EventStoreError]] = []
+        stay: list[tuple[ConversationRow, str]] = []
         with terminal.working("looking" if dry_run else "erasing", "conversations", len(rows)) as update:
             for row, error in work:
                 if error is None:
                     gone.append(row)
                 else:
-                    stay.append((row, error))
+                    stay.append((row, _problem(error)))
                 update(advance=1)
         if not gone and stay and before is None:
-            raise Refused("; ".join(str(error) for _, error in stay))
+            raise Refused("; ".join(problem for _, problem in stay))
         is_pending = False
         if gone and not dry_run:
             done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
             is_pending = bytes_stay_pending(store, done, no_vacuum=no_vacuum)
             gone = [row._replace(bytes_pending=is_pending) for row in gone]
         remedy = bytes_pending_words(store, "it")
-    went = {f"companion {row.id}" for row in gone}  # after the fork whose words they may hold
+    went = {f"{what} {row.id}" for row in gone for what in ("companion", "sub-agent")}  # after those that named them
     unconfirmed = [name for row in gone for name in row.unconfirmed if name not in went]
     events = sum(row.version for row in gone)
     document = ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, gone)),
         events=events,
-        stay=tuple(ProblemDocument(conversation=row.id, problem=str(error)) for row, error in stay),
+        stay=tuple(ProblemDocument(conversation=row.id, problem=problem) for row, problem in stay),
         holders=tuple(dict.fromkeys(unconfirmed)),
     )
     told = list(map(_account, gone))
@@ -120,12 +120,16 @@ def run(
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
     terminal.answer(document, "\n".join(told))
-    for _, error in stay:
-        (terminal.warn if before is None else terminal.note)(str(error))
+    for _, problem in stay:
+        (terminal.warn if before is None else terminal.note)(problem)
     if is_pending:
         terminal.note(f"bytes pending: {remedy}")
+    if agents := [name.removeprefix("sub-agent ") for name in unconfirmed if name.startswith("sub-agent ")]:
+        remedy = command("erase", *agents, "--reason", reason)
+        them = "the conversation of a sub-agent stays" if len(agents) == 1 else f"{len(agents)} of sub-agents stay"
+        terminal.note(f"{them}, and may hold the content; to erase them too: '{remedy}'")
     if not dry_run:
-        warn_of_unconfirmed(unconfirmed, "erasure")
+        warn_of_unconfirmed((name for name in unconfirmed if not name.startswith("sub-agent ")), "erasure")
 
 
 def selected(
@@ -143,6 +147,13 @@ def selected(
     if where or not names:
         rows += [row for row in conversations_with(store, pairs(list(where or ())), before) if row.id not in names]
     return rows
+
+
+def _problem(error: EventStoreError) -> str:
+    """Return why a conversation stays, with the options of the command."""
+    if isinstance(error, ConversationHasForks):
+        return f"{error.problem}; --with-forks erases them too, --detach first gives each a copy of the shared events"
+    return str(error)
 
 
 def _account(row: ConversationRow) -> str:
