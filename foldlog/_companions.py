@@ -69,7 +69,7 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
         return any("parent" in event.meta for event in store.events(conversation, 0, 1))
     except ConversationErased:  # since it was listed
         return False
-    except EventStoreError:  # without its key nobody can tell
+    except EventStoreError:  # without its key
         return True
 
 

@@ -257,7 +257,7 @@ def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, 
     lines(tmp_path / "1" / "x.jsonl", chat("a", "b", "c"))
     ran = foldlog("import", "1")
     assert ran.status == 1
-    assert "was erased" in ran.err
+    assert "its events are gone; delete the file, or leave it out" in ran.err, "not: use another id"
     assert ids(foldlog) == ["x"]
 
 

@@ -334,7 +334,7 @@ def _imported(
             hint += f"; if it has what was redacted, erase {error.conversation!r} first" if redacted else ""
         refused.append(f"{source.path}: {error}{hint}")
     except ConversationErased as error:
-        refused.append(f"{source.path}: {error.problem}; use another id, with --conversation or --prefix")
+        refused.append(f"{source.path}: {error.problem}; delete the file, or leave it out")
     except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     update(advance=source.size_bytes / 1e6)
