@@ -53,8 +53,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation as its source wrote it, one JSON record on each line: with forgotten events, without
-    retracted ones.
+    """Write a conversation as its source wrote it: with forgotten events, without retracted ones.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
