@@ -19,7 +19,7 @@ from foldlog._formats.packing import events_of, place_of
 from foldlog._formats.past import recorded
 from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
 from foldlog._seen_files import Imported, SeenFiles, source_files
-from foldlog._words.gist import count
+from foldlog._words.gist import count, interval_words
 from foldlog.eventstore import (
     ConversationErased,
     Event,
@@ -274,10 +274,12 @@ def _holds(store: Store, conversation: str, source: Source, name: str, *, by_red
 
 
 def _would_come_back(store: Store, conversation: str, name: str) -> WasRedacted:
+    gone = interval_words([(event.id, event.id) for event in store.events(conversation) if event.redacted], 10)
     problem = (
-        f"is this history, as far as what is left tells, and events of it were redacted, which would come back in "
-        f"{name!r}; nothing was added; import it whole and without --conversation to add what is new, with the "
-        f"file that was imported first back in its place, or erase {conversation!r} first"
+        f"has records of this history, and events of it were redacted ({gone}), which would come back in {name!r}; "
+        f"nothing was added. A session that was resumed in another file: take the records of these events out of the "
+        f"file. The same history: import it whole and without --conversation, with the file that was imported first "
+        f"back in its place. Else erase {conversation!r}, import this and redact it again"
     )
     return WasRedacted(conversation, store.version(conversation), problem)
 

@@ -298,7 +298,7 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
         ran = foldlog("import", path, *options, "--json")
         assert (ran.status, ids(foldlog)) == (status, before), how
         assert [one["conversation"] for one in ran.document["imported"]] == ["y" if status else "runs/x"], how
-    assert "without --conversation to add what is new" in ran.err
+    assert "import it whole and without --conversation, with the file" in ran.err
     with open_histories("foldlog.db") as histories:
         assert not {texts[event] for event in events} & {
             getattr(e, "content", "") for e in histories["runs/x"].events()
@@ -344,6 +344,31 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     ran = foldlog("import", "x.jsonl")
     assert (ran.status, ids(foldlog)) == (1, ["runs/x"])
     assert "if it has what was redacted, erase 'runs/x' first" in ran.err
+
+
+def test_a_session_that_was_resumed_in_another_file_is_imported_without_what_was_redacted(foldlog, tmp_path):
+    """The advice was to import it whole, which is what was refused."""
+    texts = ["my key is sk-4111", "two", "three", "four", "five"]
+    told = [
+        {
+            "type": "user",
+            "uuid": f"u{at}",
+            "parentUuid": f"u{at - 1}" if at else None,
+            "timestamp": f"2026-11-02T09:0{at}Z",
+        }
+        | {"message": {"role": "user", "content": text}}
+        for at, text in enumerate(texts)
+    ]
+    first, resumed = ([{**one, "sessionId": session} for one in told] for session in ("first", "resumed"))
+    lines(tmp_path / "first.jsonl", first[:4])
+    for command in (["import", "first.jsonl"], ["redact", "first", 0, "--reason", "x", "--yes"]):
+        assert foldlog(*command).status == 0
+    lines(tmp_path / "resumed.jsonl", resumed)
+    ran = foldlog("import", "resumed.jsonl")
+    assert (ran.status, ids(foldlog)) == (1, ["first"])
+    assert "events of it were redacted (0), which would come back in 'resumed'; nothing was added. A session" in ran.err
+    lines(tmp_path / "resumed.jsonl", resumed[1:])
+    assert (foldlog("import", "resumed.jsonl").status, ids(foldlog)) == (0, ["first", "resumed"])
 
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
