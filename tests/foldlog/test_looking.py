@@ -283,6 +283,7 @@ def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog)
             0,
             "never shown at version 1: annotations are never shown to a model\n",
         ),
+        (["why", "c", "AT prices"], 0, "Done.\n        Look at prices. Done.\n"),
         (["why", "c", 0], 0, "never shown to a model; its thinking is shown with event 1\n"),
         (["why", "c", "c2ln"], 2, ""),
     ):

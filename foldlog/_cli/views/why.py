@@ -27,6 +27,8 @@ from foldlog.projections import Views, Why, contains, intervals_kept
 
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
+_BEFORE = 30
+"""Characters that are shown before the words that were found."""
 _NAMED = 5
 
 _ID = re.compile(r"-?[0-9]+")
@@ -64,7 +66,8 @@ def run(
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     document = _document(conversation, answer, requests)
-    terminal.answer(document, lambda: _show(conversation, answer, requests))
+    words = "" if _ID.fullmatch(event) else " ".join(event.casefold().split())
+    terminal.answer(document, lambda: _show(conversation, answer, requests, words))
 
 
 def _with_words(store: Store, conversation: str, words: str, at: int | None) -> int:
@@ -110,12 +113,18 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     return f"{answer.reason}, {why}" if why else answer.reason
 
 
-def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest], words: str) -> None:
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
     terminal.console().print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     lines = terminal.PrintedLines()
-    lines.write(*event_spans(answer.event), (gist(answer.event, min(lines.width, _EVENT_LENGTH)), ""))
+    shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
+    lines.write(*event_spans(answer.event), (shown, ""))
+    if words not in shown.casefold():  # they are in the model's thinking, or further on
+        text = " ".join(text_of(answer.event).split())
+        start = max(0, text.casefold().find(words) - _BEFORE)
+        around = terminal.printable(text[start : start + _EVENT_LENGTH], one_line=True)
+        lines.write((f"        {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}", "dim"))
     still = "" if answer.stands_in != answer.summary else ", which replaces it still"
     _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
