@@ -167,9 +167,6 @@ class Overrun:
         return length - bisect_left(self.sums, self.sums[-1] + self.sums[head] - room, lo=head, hi=length)
 
 
-# --- condensers ---
-
-
 def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
 
