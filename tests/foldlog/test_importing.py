@@ -989,7 +989,9 @@ def test_what_is_redacted_does_not_come_back_where_a_record_is_damaged_or_edited
     assert [*histories] == [history.id]
 
 
-@pytest.mark.parametrize("command, name", [(["retract", "l", "--to", 2], "l@4"), (["condense", "l"], "l")])
+@pytest.mark.parametrize(
+    "command, name", [(["retract", "l", "--to", 2], "l@4"), (["condense", "l", "--agent-model", "gpt-4o"], "l")]
+)
 def test_a_log_grows_after_a_declined_condensation_and_in_a_fork_after_a_retraction(foldlog, tmp_path, command, name):
     texts = [f"m{number}" for number in range(8)]
     lines(tmp_path / "l.jsonl", chat(*texts[:4]))
