@@ -58,6 +58,10 @@ def test_the_head_the_first_ids_that_there_are_and_then_the_newest_stay(chosen, 
     assert left(chosen) == right
 
 
+def test_a_call_stays_or_goes_with_its_answer():
+    assert left([2], message(), pair(1), messages(9), max_size=4) == [0, 1, 2]  # T8
+
+
 def test_a_summary_is_shown_to_the_model_by_its_own_id_and_stays():
     view = viewed(messages(4), condensed(1, 2, summary="OLD", offset=1), messages(10))  # T6
     condenser = attention([5])
@@ -129,3 +133,15 @@ def test_what_the_choice_cost_is_recorded():
     assert metadata["model"] == "scripted"
     assert metadata["prompt"] == "attention"
     assert list(metadata["condenser_meta"][0]) == ["metrics"]
+
+
+def test_a_choice_that_lets_nothing_go_was_paid_for_all_the_same():
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    events = [*parallel, *pair(4)]
+    view = viewed(events)
+    result, reports = attention([1, 6], max_size=4, keep_first=0).step(view)
+    assert result is view
+    assert [report["metrics"]["cost"] for report in reports] == [0.01]
+    result, _ = attention([1, 6], max_size=4, keep_first=0).step(viewed(events, REQUEST))
+    assert plan(result).forgotten.intervals == ((0, 5),), "the newest stay"
+    assert len(reports_of(plan(result))) == 1

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from foldlog.condensers.strategies.showing import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from foldlog.eventstore.events import CondensationSummary
-from tests.condensers.made import answer, ids, message, messages, pair, shown, viewed
+from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
 
 
 def masked(view):
     return [place for place, event in enumerate(view) if is_masked(event)]
+
+
+@pytest.mark.parametrize("window, places", [(0, [1, 3]), (1, [1]), (2, [1]), (3, []), (9, [])])
+def test_observations_outside_the_window_are_masked(window, places):
+    view = viewed(pair(1), pair(2))
+    result = shown(ObservationMaskingCondenser(window).condense(view))
+    assert masked(result) == places
+    assert [result[place].content for place in places] == ["<MASKED>"] * len(places)
 
 
 def test_a_masked_event_keeps_its_id_its_call_and_its_place_and_can_be_told_from_a_summary():
@@ -21,6 +30,18 @@ def test_a_masked_event_keeps_its_id_its_call_and_its_place_and_can_be_told_from
     assert result[1].meta["masked_by"] == "observation_masking"
     assert not isinstance(result[1], CondensationSummary)
     assert view[1].content == "done", "the View that was given is as it was"
+
+
+def test_a_summary_is_not_masked():
+    view = viewed(messages(3), condensed(0, 1, summary="S", offset=0), pair(1))  # M1
+    result = shown(ObservationMaskingCondenser(0).condense(view))
+    assert result[0].content == "S"
+
+
+def test_a_request_survives_a_mask():
+    view = viewed(pair(1), REQUEST)  # P1
+    for condenser in (ObservationMaskingCondenser(0), BrowserOutputCondenser(0)):
+        assert shown(condenser.condense(view)).unhandled_condensation_request
 
 
 def browsed(number, url="http://h/1", **fields):

@@ -10,7 +10,7 @@ from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.rolling import models_are_spared
 from foldlog.condensers.strategies.digest import default_condenser
-from foldlog.condensers.strategies.forgetting import ConversationWindowCondenser
+from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (
@@ -32,6 +32,29 @@ def test_a_pipeline_answers_requests_if_a_part_does():
     assert PipelineCondenser([NoOpCondenser(), PipelineCondenser([llm()])]).handles_condensation_requests()
 
 
+def test_the_first_condensation_ends_the_step():
+    second = llm("never")
+    view = viewed(messages(11))
+    pipeline = PipelineCondenser([NoOpCondenser(), AmortizedForgettingCondenser(max_size=10), second])
+    assert plan(pipeline.condense(view)).summary is None
+    assert second.llm.calls == []
+
+
+def test_a_request_reaches_the_condenser_behind_a_mask():
+    view = viewed(messages(4), pair(1), REQUEST)  # P1
+    for mask in (ObservationMaskingCondenser(0), BrowserOutputCondenser(0), RecentEventsCondenser(5)):
+        assert plan(PipelineCondenser([mask, llm("NEW", max_size=10)]).condense(view)).summary == "NEW"
+
+
+def test_masked_events_are_summarized_and_forgotten_like_any_other():
+    """L7, A2: V0 takes a masked event for a summary, leaves it where it is, or forgets the head for it."""
+    for last in (llm("NEW", max_size=10, keep_first=2), AmortizedForgettingCondenser(max_size=10, keep_first=2)):
+        view = viewed(messages(2), pair(1), pair(2), messages(7))
+        masked = PipelineCondenser([ObservationMaskingCondenser(3), last])
+        unmasked = after(view, last.condense(view))
+        assert ids(after(view, masked.condense(view))) == ids(unmasked)
+
+
 def test_the_summarizer_sees_what_the_mask_left():
     condenser = llm("NEW", max_size=10, keep_first=1)
     view = viewed(message(), pair(1, content="secret"), messages(9))
@@ -41,17 +64,23 @@ def test_the_summarizer_sees_what_the_mask_left():
     assert "(none" in condenser.llm.prompt(), "a mask is no summary"
 
 
-def test_where_no_part_condenses_it_is_the_first_ones_error():
-    view = viewed(REQUEST)
-    with pytest.raises(NoCondensationAvailable, match="no user message"):
-        PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
-
-
 def test_a_summary_goes_where_it_belongs_in_the_whole_view():
     view = viewed(messages(20))
     recent = RecentEventsCondenser(max_events=12, keep_first=1)  # shows 0 and 9 to 19
     result = PipelineCondenser([recent, llm("NEW", max_size=10, keep_first=3)]).condense(view)
     assert ids(after(view, result)) == [*range(11), -22, 19]
+
+
+def test_a_part_with_nothing_to_forget_leaves_it_to_the_next():
+    view = viewed(SYSTEM, message(), REQUEST)
+    result = PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
+    assert plan(result).summary == "NEW"
+
+
+def test_where_no_part_condenses_it_is_the_first_ones_error():
+    view = viewed(REQUEST)
+    with pytest.raises(NoCondensationAvailable, match="no user message"):
+        PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
 
 
 def test_a_part_whose_model_failed_ends_the_step():

@@ -11,7 +11,7 @@ from foldlog.condensers.strategies.model_summaries import (
     StructuredSummaryCondenser,
     state_summary_tool,
 )
-from tests.condensers.made import after, condensed, ids, messages, plan, viewed
+from tests.condensers.made import REQUEST, after, condensed, ids, messages, plan, viewed
 from tests.condensers.scripted import FULL_STATE, Scripted, called, failed, said
 
 REQUIRED = {"user_context": "u", "completed_tasks": "c", "pending_tasks": "p"}
@@ -119,6 +119,12 @@ def test_what_was_wrong_is_told():
         structured(called({"user_context": "u", "completed_tasks": "c", "files_modified": 1})).get_condensation(
             viewed(messages(11))
         )
+
+
+def test_a_hard_requirement_asks_again():
+    view = viewed(messages(11), REQUEST)
+    result = structured(called({}), called(FULL_STATE)).condense(view)
+    assert plan(result).metadata["outcome"] == "reset"
 
 
 def test_a_model_that_calls_no_tools_is_refused_after_the_numbers_were_checked():

@@ -20,6 +20,7 @@ from tests.condensers.made import (
     SYSTEM,
     after,
     answer,
+    call,
     condensed,
     ids,
     message,
@@ -106,6 +107,21 @@ def test_the_middle_goes_and_the_summary_takes_its_place(events, keep_first, gon
         assert ids(after(view, result)) == left
 
 
+def test_too_many_tokens_leave_a_tail_that_brings_them_below_half_of_the_limit():
+    view = viewed(messages(15))
+    result = llm("NEW", max_size=1000, keep_first=2, max_tokens=100).condense(view, Tens())
+    assert ids(after(view, result)) == [0, 1, -17, 13, 14]
+    assert Tens().token_sums(after(view, result))[-1] < 50
+
+
+def test_the_tail_is_what_half_of_the_limit_leaves_beside_the_whole_head():
+    view = viewed(message(), pair(1), messages(12))
+    result = llm("NEW", max_size=1000, keep_first=2, max_tokens=100).condense(view, Tens())
+    assert ids(after(view, result)) == [0, 1, 2, -17, 14], "the head ends with the observation of its call"
+    narrow = llm("NEW", max_size=1000, keep_first=2, max_tokens=60).condense(view, Tens())
+    assert ids(after(view, narrow)) == [0, 1, 2, -17], "the head alone takes half of the limit"
+
+
 class Shortening(SummarizingCondenser):
     """Its summary can be made one character shorter, again and again."""
 
@@ -132,6 +148,25 @@ def test_a_summary_that_can_be_shortened_leaves_a_quarter_of_the_limit_to_grow_i
     assert (action.metadata["tokens_after"], len(action.summary)) == (75, 35), "40 for head and tail"
 
 
+def test_a_whole_tool_loop_goes_rather_than_a_part_of_it():
+    loop = [e for n in range(6) for e in pair(n)]
+    loop[0] = Action(tool="run", call_id="call 0", thinking=({"type": "thinking", "thinking": "hm"},))
+    view = viewed(messages(2), loop)
+    assert ids(after(view, llm("NEW", max_size=10, keep_first=2).condense(view))) == [0, 1, -16]
+
+
+def test_a_call_that_waits_hinders_nothing_and_stays():
+    view = viewed(messages(12), call(call_id="open"))  # S4, H4
+    assert ids(after(view, llm("NEW", max_size=10, keep_first=2).condense(view)))[-1] == 12
+    requested = viewed(message(), call(call_id="open"), REQUEST)
+    assert ids(after(requested, llm("NEW", max_size=10, keep_first=2).condense(requested))) == [-5, 1]
+
+
+def test_an_abandoned_call_hinders_nothing():
+    view = viewed(message(), call(call_id="open"), messages(11))  # B-V1-3
+    assert len(after(view, llm("NEW", max_size=10, keep_first=1).condense(view))) < len(view)
+
+
 def test_the_previous_summary_is_taken_up_and_forgotten_by_its_id():
     view = viewed(messages(11), condensed(2, 3, 4, 5, 6, 7, 8, summary="OLD", offset=2), messages(8, 11))
     condenser = llm("NEW", max_size=10, keep_first=2)
@@ -139,6 +174,14 @@ def test_the_previous_summary_is_taken_up_and_forgotten_by_its_id():
     assert plan(result).forgotten.summaries == (-13,)
     assert "<PREVIOUS SUMMARY>\nOLD\n</PREVIOUS SUMMARY>" in condenser.llm.prompt()
     assert [event.content for event in after(view, result) if event.id < 0] == ["NEW"]
+
+
+@pytest.mark.parametrize("offset", [3, 5, 8])
+def test_a_previous_summary_is_found_wherever_it_is(offset):
+    view = viewed(messages(11), condensed(2, summary="OLD", offset=offset), messages(4, 11))  # L6
+    condenser = llm("NEW", max_size=10, keep_first=2)
+    condenser.condense(view)
+    assert "<PREVIOUS SUMMARY>\nOLD\n" in condenser.llm.prompt()
 
 
 # --- progress ---
@@ -151,12 +194,42 @@ def test_too_little_progress_is_none():
     assert condenser.llm.calls == []
 
 
+def test_a_summary_of_a_summary_is_no_progress():
+    view = viewed(messages(3), condensed(2, summary="OLD", offset=2), REQUEST)
+    condenser = llm("NEW", max_size=100, keep_first=2)
+    with pytest.raises(NoCondensationAvailable):
+        condenser.get_condensation(view)  # S3
+    assert condenser.llm.calls == []
+
+
+def test_a_head_that_is_too_large_does_not_make_summaries_of_summaries_for_ever():
+    """K1: V1 condenses its own summary here, at every step, and the agent never acts."""
+    agent, condenser = Tens(), llm("NEW", max_size=1000, keep_first=4, max_tokens=30)
+    view, steps = viewed(messages(6)), []
+    for _ in range(10):
+        result = condenser.condense(view, agent)
+        if not hasattr(result, "action"):
+            break
+        steps.append(plan(result).metadata["outcome"])
+        view = after(view, result)
+    assert steps == ["condensed", "reset"]
+    assert ids(view) == [-9]
+
+
 def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     agent = Characters(200)
     condenser = llm("x" * 5000, max_size=1000, keep_first=1, max_tokens=100)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:  # K2
         condenser.condense(viewed(messages(20)), agent)
     assert len(caught.value.reports) == 6, "all calls were paid for, and are reported"
+
+
+@pytest.mark.parametrize("agent", [Characters(), Characters(10_000)])
+def test_a_summary_that_saves_no_tokens_is_not_made_whatever_the_reason(agent):
+    view = viewed(messages(11))
+    result, reports = llm("x" * 500, max_size=10).step(view, agent)
+    assert result is view
+    assert len(reports) == 1, "it was paid for"
 
 
 def test_what_a_system_prompt_takes_is_not_left_to_the_tail():
@@ -327,6 +400,15 @@ def test_a_model_that_is_out_of_reach_is_not_asked_again_by_the_hard_reset(failu
     with pytest.raises(NoCondensationAvailable, match="no answer"):
         condenser.condense(viewed(messages(11), REQUEST))
     assert len(condenser.llm.calls) == 1
+
+
+@pytest.mark.parametrize("events", [[], [SYSTEM]], ids=["empty", "a system prompt"])
+def test_where_there_is_nothing_to_reset_nobody_is_asked(events):
+    condenser = llm("NEW")
+    assert condenser.hard_context_reset(viewed(events, REQUEST)) is None  # H2, H3
+    with pytest.raises(NoCondensationAvailable):
+        condenser.condense(viewed(events, REQUEST))
+    assert condenser.llm.calls == []
 
 
 # --- what is recorded ---
