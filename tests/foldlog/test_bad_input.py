@@ -52,7 +52,7 @@ REFUSED = {
     "log nobody": "'nobody'",
     "view nobody": "'nobody'",
     "export nobody": "'nobody'",
-    "compare five --prices prices.json": "--agent-model MODEL",
+    "compare five --prices prices.json": "prices.json cannot be read",
     "view nobody --json": "'nobody'",
     "condense nobody --dry-run": "'nobody'",
     "compare nobody --json": "'nobody'",
