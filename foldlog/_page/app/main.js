@@ -359,7 +359,7 @@ class App {
     const help = [
       number("pending") && (version === history.version ? "Pending: no observation came." : "Pending: waits for an observation."),
       number("unsent") && "Unsent: another part of its call is gone.",
-      never && "Never shown: bookkeeping, not for a model.",
+      never && "Never shown: bookkeeping.",
     ].filter(Boolean).join(" ");
     return version ? [`${count(version, "event")}: ${parts.join(" + ")}.`, help ? el("span", { class: "hint", title: help }, ` ${help}`) : ""] : [];
   }
