@@ -205,7 +205,7 @@ def _examples(event: Event, before: Event | None) -> Iterator[tuple[str, tuple[E
 
 def _has_text_behind(event: Message | Observation) -> bool:
     """Return whether a text comes after another part of a content."""
-    kinds = [isinstance(part, str) or part.get("type") == "text" for part in event.content]
+    kinds = [] if isinstance(event.content, str) else [part.get("type") == "text" for part in event.content]
     return False in kinds and True in kinds[kinds.index(False) :]
 
 
