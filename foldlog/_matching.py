@@ -222,12 +222,12 @@ def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterab
 
 
 def that_say(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
-    """Return the ids of those of these imported events that say themselves all that one of the others said in words,
-    unless that is a word or two. A text that is one word is a path, an id or an image.
+    """Return the ids of those of these imported events that say themselves what one of the others said: a text of
+    several words, or all its texts. Fewer than some 16 characters are a word or two, which many events say.
     """
     texts_of_each = [{text for _, text in _content(event) if len(text) >= _REPEATED_MIN} for event in gone]
-    said = [{text for text in texts if " " in text.strip()} or texts for texts in texts_of_each]
-    said = [texts for texts in said if sum(map(len, texts)) >= 2 * _REPEATED_MIN]
+    words = [{text} for texts in texts_of_each for text in texts if " " in text.strip()]
+    said = [texts for texts in (*words, *texts_of_each) if sum(map(len, texts)) >= 2 * _REPEATED_MIN]
     held = [(event.id, [text for _, text in _content(event)]) for event in events if event.origin is not None]
     return [event_id for event_id, own in held if any(_among(texts, own) == texts for texts in said)]
 

@@ -253,6 +253,23 @@ def test_a_rollout_without_its_session_line_is_told_of(tmp_path):
     assert "session_meta" in told_of[1][0]
 
 
+def test_a_result_that_repeats_one_of_the_texts_of_a_redacted_call_is_told_of(tmp_path):
+    run = {"function_name": "run", "tool_call_id": "a", "model_response": {"id": "r"}}
+    call = {"action": "run", "args": {"command": "login --as Kurt 1111", "thought": "I log in first"}}
+    result = {"observation": "run", "content": "done", "extras": {"command": "login --as Kurt 1111"}}
+    asked = {"action": "message", "source": "user", "args": {"content": "log in"}}
+    lines = [asked, {**call, "source": "agent"}, {**result, "source": "agent", "cause": 1}]
+    records = [{"id": number, "tool_call_metadata": run, **line} for number, line in enumerate(lines)]
+    path, told_of = tmp_path / "v0.jsonl", []
+    with foldlog.open("memory:") as histories:
+        for there in (2, 3):
+            path.write_text("".join(f"{json.dumps(each)}\n" for each in records[:there]))
+            (history,) = histories.import_(path, format="openhands-v0", findings=told_of.append)
+            history.redact(1, reason="asked to")
+        (again,) = [event.id for event in history.events() if "Kurt" in repr(event)]
+    assert any(f"say what was redacted: {again}; redact them too" in each for each in told_of), told_of
+
+
 @pytest.mark.parametrize("with_image", [False, True])
 def test_a_message_that_a_compaction_says_again_after_its_redaction_is_told_of(tmp_path, with_image):
     (secret,), path, told_of = said("my card is Kurt 1111"), tmp_path / "a.jsonl", []
