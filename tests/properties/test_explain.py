@@ -24,6 +24,9 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
     shown = [{event.id for event in view} for view in views]
     structural = [event for event in events if is_structural(event)]
+    standing: list[set[int]] = [set()]  # by version: the events that made its View
+    for event in events:
+        standing.append(standing[target(event)] if isinstance(event, Retraction) else standing[-1] | {event.id})
     view = views[-1]
     summaries = [event for each in views for event in each if isinstance(event, CondensationSummary) and event.id < 0]
     for event in [*events, *summaries]:
@@ -40,8 +43,8 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             assert event.id not in shown[why.by.id + 1]
             if isinstance(why.by, Retraction):
                 place = event.id if event.id >= 0 else -event.id - 2
-                # An earlier event leaves where a retraction is taken back that had brought it back.
-                assert target(why.by) <= place < why.by.id or event.id in shown[why.by.id]
+                assert place in standing[why.by.id], "it stood until it was taken back"
+                assert not any(place in ids for ids in standing[why.by.id + 1 :]), "it never came back"
             else:
                 assert event.id in shown[why.by.id], "shown until it was forgotten"
             assert why.stands_in is None or why.stands_in.id in shown[-1]
