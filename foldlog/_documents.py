@@ -360,7 +360,7 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 class RunDocument(Document, frozen=True, kw_only=True):
     """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``, of ``tools`` as
-    often as it says; and the last ``answer`` in words.
+    often as it says; and the last ``answer`` in words to its last request, None where it has none.
     """
 
     conversation: str

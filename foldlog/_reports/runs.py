@@ -102,6 +102,7 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
         if not event.shown or not contains(kept, event.id):
             continue
         if is_request(event):
+            answer = None
             steps.append(_step(event, event.id))
         elif is_call(event):
             steps.append(_step(event, asked))

@@ -89,7 +89,7 @@ def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
     out = foldlog("diff", "one", "two").out
     assert "their first requests differ; 3 requests and calls in both" in out
     assert re.search(r"^calls of look +0 +2$", out, re.MULTILINE)
-    assert re.search(r"^the last answers\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.MULTILINE)
+    assert re.search(r"^the answers to the last requests\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.MULTILINE)
 
 
 LONG = "a long request " * 20
@@ -122,7 +122,9 @@ def test_the_last_answer_of_openhands_is_the_call_that_ends_the_run(foldlog):
         for name in ("one", "two"):
             histories[name].append([Message(source="user", content="mend"), *ends])
         histories["two"].append([Message(source="agent", content="Or not."), Action(tool="finish", arguments="{}")])
+        histories["asked"].append([Message(source="user", content="mend"), *ends, Message(source="user", content="?")])
     runs = foldlog("diff", "one", "two", "--json").document["runs"]
+    assert foldlog("diff", "one", "asked", "--json").document["runs"][1]["answer"] is None  # the last request has none
     assert [(run["answer"]["event"], run["answer"]["gist"]) for run in runs] == [
         (1, "finish: It is mended."),
         (3, "Or not."),

@@ -53,7 +53,7 @@ def run(
 ) -> None:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
-    With two conversations, show both runs side by side: calls of each tool, tokens, cost, the last answers. Then show
+    With two conversations, show both runs side by side: calls of each tool, tokens, cost, last answers. Then show
     the events of both since their common past, and the first one that differs. Without a common past, show the first
     difference, what each model was shown then, and the later requests and calls that only one of them has.
 
@@ -256,7 +256,7 @@ def _show_runs(found: RunsDocument) -> None:
 
 
 def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:
-    """Print what each of two runs has side by side, and their last answers."""
+    """Print what each of two runs has side by side, and the answers to their last requests."""
     rows = [
         (name, *("unknown" if (told := getattr(run, name)) is None else f"{told:,}" for run in runs))
         for name in ("requests", "replies", "calls", "errors")
@@ -275,7 +275,7 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
     names = (terminal.typed_id(run.conversation) for run in runs)
     print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in names)), rows)
     lines = terminal.PrintedLines()
-    terminal.print_heading("the last answers")
+    terminal.print_heading("the answers to the last requests")
     for sign, run, colour in zip("-+", runs, _COLOURS, strict=True):
         lines.write((f"{sign}{' none' if run.answer is None else _line(run.answer)}", colour))
 
