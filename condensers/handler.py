@@ -230,14 +230,14 @@ class CondenseHandler:
             return False
         if _newest(view).get("outcome") != "declined":
             return True
-        declined = view.condensations[-1].id
-        return any(event.id > declined and event.source == "agent" for event in view.tail(_LOOKED_BACK))
+        return any(each.id > view.condensations[-1].id and each.source == "agent" for each in view.tail(_LOOKED_BACK))
 
     def _reported(
         self, conversation: str, append: Append, view: View, reports: tuple[Report, ...], remembered: Remembered
     ) -> View | None:
         """Append a step's reports; return the View. None if others appended before new rules: take the step again."""
-        rules, others = list(filter(is_standing, reports)), [each for each in reports if not is_standing(each)]
+        rules = list(filter(is_standing, reports))
+        others = [{"condenser": self._condenser.type, **each} for each in reports if not is_standing(each)]
         if others:
             remembered.failed(view.version)
             tell_of_failures(conversation, self._condenser.type, others)
@@ -245,7 +245,7 @@ class CondenseHandler:
         if not rules and remembered.has_rules(self._store, view):
             news.insert(0, ())  # without a report: the former rules are over
         elif rules and self._are_new(conversation, [*map(_rule, rules)], view.version):
-            news = [reports]
+            news = [[*others, *rules]]
         if not news:
             return view
         for of in [report for report in news[-1] if report.get("outcome") == "above size"]:

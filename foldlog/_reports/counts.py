@@ -9,13 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
+from foldlog._formats.record import dicts_in
 from foldlog._kinds import label
 from foldlog._reports.overview import is_about_it
 from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
 from foldlog._words.times import in_utc, known_format, told_at
-from foldlog.eventstore import CondensationAction, Event, Message, Observation, is_structural
+from foldlog.condensers import Usage, reports_of
+from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, is_structural
 
 NO_NAME = "(not named)"
 
@@ -96,11 +98,17 @@ class Counts(Struct):
         elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):
             self.unmarked += event.origin is not None and not _marks_errors(event.origin.format)
         elif isinstance(event, CondensationAction):
-            cost, made, declined = recorded_cost(event), is_made(event), is_declined(event)
+            made, declined = is_made(event), is_declined(event)
             if made or declined:
-                counted = CondensationsDocument(made=int(made), declined=int(declined), cost=cost)
-                known = replace(counted, costs_recorded=int(cost is not None))
-                sum_up(self.condensations, {strategy_of(event): known})
+                self._condensed(strategy_of(event), recorded_cost(event), made=int(made), declined=int(declined))
+        elif isinstance(event, Annotation):
+            for report in dicts_in(reports_of(event)):
+                if "failure" in report:
+                    self._condensed(str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1)
+
+    def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
+        counted = CondensationsDocument(cost=cost, costs_recorded=int(cost is not None), **outcome)
+        sum_up(self.condensations, {strategy: counted})
 
 
 @lru_cache

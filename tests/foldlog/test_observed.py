@@ -227,6 +227,7 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
         histories["c1"].append(said(11))
         histories["c1"].prepare()
         *_, newest = histories["c1"].events()
+        assert histories["c1"].stats().condensations["llm"].failed == 1
     (record,) = caplog.records
     assert "(bad_reply, TypeError)" in record.getMessage()
     assert "its report in the conversation has the error's text" in record.getMessage()

@@ -89,7 +89,7 @@ def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
     out = foldlog("diff", "one", "two").out
     assert "their first requests differ; 3 requests and calls in both" in out
     assert re.search(r"^calls of look +0 +2$", out, re.MULTILINE)
-    assert re.search(r"^the answers to the last requests\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.MULTILINE)
+    assert re.search(r"^the answers to the last requests\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.M)
 
 
 LONG = "a long request " * 20

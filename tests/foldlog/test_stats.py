@@ -101,10 +101,12 @@ def test_condensations_are_counted_by_strategy():
         history.append(CondensationAction(forgotten_event_ids=(1, 2), metadata=told))
         history.append(CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=5))
         history.append(CondensationAction(forgotten_event_ids=(), metadata=declined))
+        failure = {"condenser": "digest", "failure": "timeout", "metrics": {"attempts": 3, "cost": 0.2}}
+        history.append(Annotation(name="condenser_meta", data=[failure, {"condenser": "mask", "rule": 1}, "?"]))
         stats = history.stats()
     sizes = stats.view_tokens
     assert stats.condensations["digest"] == CondensationsDocument(
-        made=1, events_forgotten=2, tokens_saved=sizes[8] - sizes[9], cost=0.1, costs_recorded=1
+        made=1, failed=1, events_forgotten=2, tokens_saved=sizes[8] - sizes[9], cost=0.3, costs_recorded=2
     )
     unnamed = stats.condensations["(not named)"]
     assert (unnamed.made, unnamed.declined, unnamed.events_forgotten) == (1, 1, 3)

@@ -144,14 +144,16 @@ def _show_condensations(stats: Stats) -> None:
             terminal.typed_id(name),
             f"{one.made:,}",
             f"{one.declined:,}" if one.declined else "",
+            f"{one.failed:,}" if one.failed else "",
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
-            cost_words(one.cost, at_least=one.costs_recorded < one.made + one.declined),
+            cost_words(one.cost, at_least=one.costs_recorded < one.made + one.declined + one.failed),
         )
         for name, one in stats.condensations.items()
     ]
-    counted = (Column(heading, "right", may_go=True) for heading in ("made", "declined", "events", "summaries"))
+    headings = ("made", "declined", "failed", "events", "summaries")
+    counted = (Column(heading, "right", may_go=True) for heading in headings)
     saved = Column("tokens saved", "right", marks={"≈": _SAVED}, may_go=True)
     print_rows((Column("strategy", least=12), *counted, saved, COST), rows)
 
