@@ -66,6 +66,7 @@ FORMAT = Format(
     decoder=CodexDecoder,
     encoder=CodexEncoder,
     conversation=first_named(_session),
+    begins=_session,
     looks_like="openai-responses",
     live=True,
     source_id=_source_id,
