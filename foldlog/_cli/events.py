@@ -61,9 +61,9 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERV
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
-    """Return a summary with the time and the format of its condensation."""
+    """Return a summary with the time, the format and the receipt of its condensation."""
     origin = None if action.origin is None else Origin(format=action.origin.format, time=action.origin.time)
-    return replace(summary, timestamp=action.timestamp, origin=origin)
+    return replace(summary, timestamp=action.timestamp, origin=origin, redacted=action.redacted)
 
 
 @lru_cache(64)  # the events of one batch have one time

@@ -240,6 +240,7 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
             assert (ran.status, ran.err) == (0, ""), command
     assert ran.document["receipts"][0]["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
+    assert foldlog("show", "--json", "c", "-5").document["event"]["redacted"]["reason"] == "x"
     assert "Invalid value for 'EVENT'" in foldlog("redact", "c", "-5", "--resaon", "x").err
     commands = typer.main.get_command(build()).commands  # type: ignore[attr-defined]
     taking = {

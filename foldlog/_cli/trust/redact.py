@@ -120,7 +120,7 @@ def run(
     ] = None,
     with_summaries: Annotated[
         bool,
-        typer.Option("--with-summaries", help="Redact summaries that may quote an event too, and their reasons."),
+        typer.Option("--with-summaries", help="Redact summaries that may quote an event too, and why they were made."),
     ] = False,
     by: Annotated[
         str | None,
