@@ -121,14 +121,16 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     if any(map(is_replacing, structural)):
         number = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
     title = form = last = None
+    is_state = False
     request = said = ""
     for recorded_at, event in _ends(store, row, counts_event):
         title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _asked(event)
             said = said or words  # of the first message
-        if form is None and counts_event(event):
+        if (form is None or is_state) and counts_event(event):
             form = NATIVE if event.origin is None else event.origin.format
+            is_state = isinstance(event, DocumentChanges)  # which a runtime may write before its first record
         if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import msgspec
 
+import foldlog as api
+from foldlog import Message
 from foldlog import _documents as documents
+from foldlog.eventstore import Origin
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
 PRINTED = [
@@ -60,6 +63,13 @@ def test_each_command_prints_its_document(foldlog, five_messages):
         assert json.loads(msgspec.json.encode(msgspec.convert(ran.document, kind))) == ran.document, arguments
     kept = {path.name for path in Path().iterdir()}
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db", "rescued.db"} <= kept
+
+
+def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_runtime(foldlog):
+    with api.open("foldlog.db") as histories:
+        histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
+        histories["langgraph/t"].append(Message(source="user", content="hi", origin=Origin(format="langchain")))
+    assert foldlog("list", "--json").document["conversations"][0]["format"] == "langchain"
 
 
 def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages):
