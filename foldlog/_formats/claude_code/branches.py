@@ -113,7 +113,8 @@ class Switches:
         self._is_whole = False
         if type(last_line) is str:
             self._groups[last_line] = self._newest
-            self._responses = {_response(last): self._newest} if last.get("uuid") == last_line else {}
+            response = _response(last) if last.get("uuid") == last_line else None
+            self._responses = {} if response is None else {response: self._newest}
 
     def lacks(self, record: dict[str, Any]) -> bool:
         """Return whether the line that a line follows may be before the known lines."""
@@ -160,7 +161,7 @@ class Switches:
         if self._newest is None or not joins:
             self._newest = _Group(newest)
         self._groups[uuid] = self._newest
-        if type(response := _response(record)) is str:
+        if (response := _response(record)) is not None:
             self._responses[response] = self._newest
         if calls:
             self._calls[uuid] = calls
@@ -187,7 +188,7 @@ class Switches:
     def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
         """Return whether a line belongs to a group that it follows: a result, or another line of its response."""
         response = _response(record)
-        return is_result(record) or (type(response) is str and self._responses.get(response) is above)
+        return is_result(record) or (response is not None and self._responses.get(response) is above)
 
     def _is_on_branch(self, group: _Group) -> bool:
         place = self._newest
@@ -196,5 +197,6 @@ class Switches:
         return place is group
 
 
-def _response(record: dict[str, Any]) -> Any:
-    return within(record, "message", "id") if record.get("type") == "assistant" else None
+def _response(record: dict[str, Any]) -> str | None:
+    response = within(record, "message", "id") if record.get("type") == "assistant" else None
+    return response if type(response) is str else None

@@ -184,6 +184,16 @@ def test_a_session_that_goes_back_to_an_earlier_line_takes_the_branch_back(histo
     assert list(encode(history.events(), "claude-code")) == lines
 
 
+def test_another_process_goes_on_after_a_reply_whose_id_is_no_string(histories):
+    lines = [line(0, None), line(1, 0, "assistant", "b"), line(2, 1, content="c")]
+    lines[1]["message"]["id"] = ["msg1"]
+    history = histories["c1"]
+    for one in lines:
+        history.append_records([one], format="claude-code")
+        forget_decoders(histories)
+    assert list(encode(history.events(), "claude-code")) == lines
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_compaction_forgets_what_stands_wherever_the_decoder_began(histories, restarts):
     history = histories["c1"]
