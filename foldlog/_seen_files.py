@@ -19,7 +19,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foldlog._formats.files.found import Found, Unchanged, state_of
 from foldlog._formats.files.naming import Name
@@ -115,6 +115,8 @@ class SeenFiles:
         self._of_open: dict[str, tuple[bool, str, Imported, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
+        self.left: dict[tuple[str, str], tuple[tuple[int, ...], Any]] = {}
+        """What an import has read of conversations with redacted events, each as it was then."""
         for path, there in () if read_all else self._kept_of.items():
             same = [each for each in there if each[0].path == path and each[0].number]
             self._seen[path] = [(kept, one) for kept, one in same if kept.options == self._options]

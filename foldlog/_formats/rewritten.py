@@ -88,8 +88,8 @@ class Growth:
     @property
     def lost(self) -> list[StoredRecord]:
         """The records that the source has in no place after those that both have."""
-        new = set(map(_text, self._records[self.same :]))
-        return [each for each in self.gone if _text(each.record) not in new]
+        new = set(map(text_of, self._records[self.same :]))
+        return [each for each in self.gone if text_of(each.record) not in new]
 
     def taking_back(self, format: str) -> list[Event]:
         """Return the event that takes back the records that are gone, if there are any."""
@@ -111,9 +111,11 @@ def mended(
     keys = [key(each.record) for each in standing]
     sound = Counter(key(each.value) for each in records if each.problem is None)
     gone, numbered = Counter(keys) - sound, [*enumerate(records)]
-    names = {at: _text(one.value)[1:-1] for at, one in numbered if one.problem and one.value not in (None, {}, FILLED)}
+    names = {
+        at: text_of(one.value)[1:-1] for at, one in numbered if one.problem and one.value not in (None, {}, FILLED)
+    }
     there = [one.record for known, one in zip(keys, standing, strict=True) if names and known in sound]
-    held = {at: record for at, part in names.items() for record in there if part in _text(record)}
+    held = {at: record for at, part in names.items() for record in there if part in text_of(record)}
     whole = {key(record): record for record in held.values()}
     yield from (records[at]._replace(value=FILLED) for at in held)
     records = [one for at, one in numbered if at not in held]
@@ -191,7 +193,7 @@ def healed_by(
 
 def _key(source_id: Callable[[Any], Any], record: Any) -> str:
     known = source_id(record)
-    return _text(record) if known is None else repr(("id", known))
+    return text_of(record) if known is None else repr(("id", known))
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -200,12 +202,13 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two records are equal as JSON. For Python 1, 1.0 and True are equal; JSON differs."""
     try:
-        return bool(one == other) and _text(one) == _text(other)
+        return bool(one == other) and text_of(one) == text_of(other)
     except RecursionError:
-        return _text(one) == _text(other)
+        return text_of(one) == text_of(other)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a text that equal records have, and no others."""
     try:
         return _encode(value).decode()
     except (ValueError, RecursionError):  # text that is not Unicode

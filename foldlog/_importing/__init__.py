@@ -22,15 +22,11 @@ from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
 from foldlog._formats.tips import incomplete
 from foldlog._importing.known import (
-    SHARED_MIN,
     AnotherHistory,
     ReadOtherwise,
     compare,
     conversation_of,
-    is_among,
     is_another,
-    made_whole,
-    rewritings,
     without_repeating,
 )
 from foldlog._importing.known import (
@@ -39,6 +35,7 @@ from foldlog._importing.known import (
 from foldlog._importing.known import (
     WasRedacted as WasRedacted,
 )
+from foldlog._importing.redacted import SHARED_MIN, is_among, made_whole, rewritings
 from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import Imported, SeenFiles
 from foldlog._usage import IMPORTED, usage_of

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain, islice, takewhile, tee
 from itertools import count as numbers
 from math import inf
-from typing import Any, NamedTuple
-
-from msgspec.structs import replace
+from typing import NamedTuple
 
 from foldlog._formats.conversion import format_of_history
 from foldlog._formats.packing import events_of, place_of
-from foldlog._formats.past import recorded
-from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
+from foldlog._formats.rewritten import is_same, standing_records, text_of
+from foldlog._importing.redacted import (
+    SHARED_MIN,
+    has_records,
+    is_among,
+    made_whole,
+    redacted_alike,
+    texts_of,
+)
 from foldlog._seen_files import Imported, SeenFiles, source_files
 from foldlog._words.gist import count, interval_words
 from foldlog.eventstore import (
@@ -26,23 +29,14 @@ from foldlog.eventstore import (
     HistoryDiverged,
     InvalidEvent,
     Redaction,
-    Retraction,
     Store,
     has_content,
 )
-from foldlog.eventstore.codec import encode
-from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import NotAHistory, Source, open_sources
-from foldlog.projections import contains, intervals_kept
 
 _LONG_ID = 16
 """The length of an id that no other history has."""
-SHARED_MIN = 3
-"""This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
-beginning of a history: two histories of one task begin with the same prompt.
-"""
 
 
 class AnotherHistory(HistoryDiverged):
@@ -106,68 +100,6 @@ def compare(store: Store, conversation: str, source: Source, *, without_others: 
     return Compared(False, records, 1, shared, put_back)
 
 
-def rewritings(store: Store, conversation: str) -> list[Retraction]:
-    """Return the events that take back what a source no longer had."""
-    structural = store.query(conversation, lambda read: [*read.structural_events(0, read.version)])
-    return [each for each in structural if isinstance(each, Retraction) and is_rewriting(each)]
-
-
-def made_whole(
-    store: Store, conversation: str, given: Iterable[Event], format: str, *, without_others: bool = False
-) -> tuple[Iterable[Event], list[Event]]:
-    """Return the stored events that stand, and in the place of a redacted one that of the source with its names, the
-    nth for the nth, if what stays of it is equal; and these. ``without_others``: nothing that another hand wrote, and
-    only events of the size of the redacted ones. Memory: the events, if some are redacted.
-    """
-    version = store.version(conversation)
-    kept = intervals_kept(rewritings(store, conversation), version)
-    stored = store.events(conversation, 0, version)
-    if not store.conversation(conversation).redactions:
-        return (each for each in stored if contains(kept, each.id)), []
-    events, put_back, others = list[Event](), list[Event](), list[int]()  # of these the source knows nothing
-    named: defaultdict[Any, deque[Event]] = defaultdict(deque)
-    for event in given:
-        if event.origin is not None and event.origin.format == format:
-            named[_names(event, event.timestamp)].append(event)
-    for event in stored:
-        found = named[_names(event, event.timestamp)] or named[_names(event, None)]
-        is_ours = event.origin is not None and event.origin.format == format
-        if not (is_ours and contains(kept, event.id) and found):
-            others.append(event.id)
-        elif (receipt := event.redacted) is None:
-            found.popleft()
-        else:
-            theirs = found.popleft()
-            moved = ids_moved(encode(timed_as(event, theirs)), others)
-            whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
-            if say_the_same(event, whole) and (not without_others or size_of(moved.body) == receipt.bytes):
-                put_back.append(event := whole)
-        if contains(kept, event.id) and (is_ours or not without_others):
-            events.append(event)
-    return events, put_back
-
-
-def _names(event: Event, at: datetime | None) -> tuple[Any, ...]:
-    """Return what names an event in its source, as far as it is named: its kind, its ids and its time."""
-    return type(event), event.origin and event.origin.id, getattr(event, "call_id", None), at
-
-
-def is_among(new: Sequence[Event], gone: Event) -> bool:
-    """Return whether new events of a source have the content of a redacted one, also of one that was taken back: by
-    the ids of its record and its call and its time, else by all that stays of it.
-    """
-    for event in new:
-        if _names(event, None) == _names(gone, None) and event.timestamp in (None, gone.timestamp):
-            alike = replace(event, cause=gone.cause)
-            _, source_id, call, _ = _names(event, None)
-            if source_id is not None or (event.timestamp and call is not None):
-                return True
-            is_of_its_size = gone.redacted is None or size_of(encode(alike).body) == gone.redacted.bytes
-            if is_of_its_size and say_the_same(gone, replace(alike, timestamp=gone.timestamp)):
-                return True
-    return False
-
-
 def without_repeating(store: Store, source: Source, imported: Imported) -> Imported:
     """Take the records that came after the last redaction and may repeat what was redacted, as a redaction does with
     those that are there. Tell of new events that say it themselves. Memory: the events.
@@ -208,14 +140,14 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     """
     if store.version(name):
         return name
-    alike = seen.redacted_like(source)
-    redacted = (each for each in alike if _holds(store, each, source, name, by_redacted=True))
     former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
     here = (each for each in seen.named_otherwise(source) if _is_of(store, each, source))
-    found = next(redacted if is_given else chain(former, here, redacted), None)
+    found = None if is_given else next(chain(former, here), None)
+    alike = {} if found else redacted_alike(store, source, seen)
+    found = found or next((each for each in alike if _holds(store, each, source, name, by_redacted=True)), None)
     if found is None and alike:
         given, is_given = [*source.events()], True
-        found = next((each for each in alike if _has_redacted(store, each, source, given)), None)
+        found = next((each for each in alike if _has_redacted(store, each, source, given, is_of=alike[each])), None)
     if found is not None and is_given:
         raise _would_come_back(store, found, name)
     return found or name
@@ -227,22 +159,17 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
         yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in numbers(2))))
 
 
-def _is_of(store: Store, conversation: str, source: Source, least: int = 1) -> bool:
-    """Return whether a conversation has three records of a source, wherever some could not be read, or all that it has,
-    at ``least`` this number, are of it.
-    """
-    kept = (event for event in store.events(conversation) if event.redacted is None)
-    stored = {repr(record) for record, _ in recorded(source.format, kept)}
-    return least <= min(SHARED_MIN, len(stored)) <= len(stored & {*map(repr, source.records())})
+def _is_of(store: Store, conversation: str, source: Source) -> bool:
+    """Return whether a conversation has three records of a source, or all that it has, at least one, are of it."""
+    return has_records(texts_of(store.events(conversation), source.format), {*map(text_of, source.records())})
 
 
-def _has_redacted(store: Store, conversation: str, source: Source, given: Sequence[Event]) -> bool:
+def _has_redacted(store: Store, conversation: str, source: Source, given: Sequence[Event], *, is_of: bool) -> bool:
     """Return whether a source, which may be edited, has what was redacted of a conversation: an event with its time, or
-    if they have records in common, one that is as a file of it tells, or what stays of it. If some of the source cannot
-    be read, these records are enough.
+    if they have records in common (``is_of``), one that is as a file of it tells, or what stays of it. If some of the
+    source cannot be read, these records are enough.
     """
     with suppress(ConversationErased):  # since it was listed
-        is_of = _is_of(store, conversation, source, SHARED_MIN if source.is_whole else 1)
         if is_of and not source.is_whole:
             return True
         may_say = given if is_of else [event for event in given if event.timestamp is not None]

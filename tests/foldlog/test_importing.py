@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     Message,
     Origin,
+    Store,
     codec,
     open_store,
 )
@@ -640,6 +641,48 @@ def test_a_history_with_redacted_events_is_read_once_and_no_other_file_is(histor
         monkeypatch.setattr(of, name, lambda *given, calls=calls, really=really: (calls.append(1), really(*given))[1])
     assert import_source(histories.store, source)[:3] == ("x", 1, 4)
     assert (len(read), len(opened)) == (1, 0)
+
+
+def test_an_import_reads_a_redacted_conversation_once_for_all_files_that_begin_otherwise(
+    histories, tmp_path, monkeypatch
+):
+    read, really = [], Store.events
+    for number in range(3):
+        lines(tmp_path / "a" / f"{number}.jsonl", chat("task", f"pin {number}", "ok"))
+    for redacted in histories.import_(tmp_path / "a"):
+        redacted.redact(1, reason="asked to")
+    monkeypatch.setattr(Store, "events", lambda *given, **how: (read.append(given[1]), really(*given, **how))[1])
+    for files in (2, 5):
+        for number in range(files):
+            lines(tmp_path / str(files) / f"{number}.jsonl", chat("task", f"no pin {number}", "so", f"pin {number}"))
+        read.clear()
+        assert len(histories.import_(tmp_path / str(files))) == files
+        first_event, whole = 1, 1
+        assert [read.count(f"a/{number}") for number in range(3)] == [first_event + whole] * 3
+
+
+def test_an_import_knows_what_is_added_and_redacted_while_it_runs(histories, tmp_path, monkeypatch):
+    texts, like, looked = ["one", "two", "three"], SeenFiles.redacted_like, []
+    lines(tmp_path / "x.jsonl", chat(*texts))
+    histories.import_(tmp_path / "x.jsonl")
+    histories["x"].redact(0, reason="asked to")
+    more = ["four", "five", "marigold", "six"]
+    lines(tmp_path / "b" / "1.jsonl", chat("another", "one"))
+    lines(tmp_path / "b" / "2.jsonl", chat("begun otherwise", *more))
+
+    def after_another(self, source):
+        looked.append(source.name)
+        if looked == ["b/1", "b/2"]:
+            lines(tmp_path / "x.jsonl", chat(*texts, *more))
+            histories.import_(tmp_path / "x.jsonl")
+            (tmp_path / "x.jsonl").unlink()
+            histories["x"].redact(6, reason="asked to")
+        return like(self, source)
+
+    monkeypatch.setattr(SeenFiles, "redacted_like", after_another)
+    with pytest.raises(WasRedacted):
+        histories.import_(tmp_path / "b")
+    assert sorted(histories) == ["b/1", "x"]
 
 
 @pytest.mark.parametrize("format", ["codex", "openhands-v0", "openhands-v1"])  # they have records of condensations
