@@ -298,7 +298,8 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
             return None
         decoder = Decoder(format, history)
         for located in records:
-            made = [] if located.problem is not None else decoder.events(located.value)
+            is_own = located.problem is None and (format.begins is None or format.begins(located.value) is None)
+            made = decoder.events(located.value) if is_own else []
             if not made or decoder.findings or any(map(_needs_more, made)):
                 return None
             events += made

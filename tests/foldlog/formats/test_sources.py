@@ -122,7 +122,7 @@ def test_a_codex_rollout_is_named_by_its_session(write):
 
 
 @pytest.mark.parametrize("format", [each for each in FORMATS if format_named(each).begins])
-def test_a_file_has_one_session(write, format):
+def test_a_file_has_one_session(write, foldlog, format):
     begins, records = format_named(format).begins, records_of(format)
     (first,) = (n for n, record in enumerate(records) if begins(record))
     other = json.loads(json.dumps(records[first]).replace(begins(records[first]), "other"))
@@ -130,6 +130,8 @@ def test_a_file_has_one_session(write, format):
     problem = "begins the session 'other': import what follows from a file of its own"
     assert only(path)[2:] == (records, [f"{path}:{len(records) + 1}: {problem}"])
     assert only(write("b.jsonl", *records[: first + 1], other, *records[first + 1 :]))[3] == []  # of a fork
+    foldlog("import", write("c.jsonl", *records))
+    assert problem in foldlog("import", write("c.jsonl", *records, other)).err
 
 
 def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
