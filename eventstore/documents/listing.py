@@ -8,7 +8,7 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -20,7 +20,7 @@ from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.keys import KeyRing, key_missing
+from foldlog.eventstore.log.keys import key_missing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import NOTHING_PENDING, RowCodec
@@ -68,17 +68,14 @@ def recent_conversations(
         raise TypeError(f"after is the 'after' of an earlier page, not {after!r}")
     if not isinstance(age_max_s, int | float):
         raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
-    wanted = pairs_of(attributes)
-    recorder = database.recorder
-    as_of, unlisted = _up_to_date(database, age_max_s)
-    keys = database.settings.keys
-    key_ids = [None] if keys is None or not wanted else [None, *keys.names]
+    wanted, keys = pairs_of(attributes), database.settings.keys
+    as_of, late = _up_to_date(database, age_max_s)
 
     def page(reader: Reader) -> RecentConversations:
-        newest = [*filter(None, (_newest(database, reader, key, 0) for key, _ in unlisted))]
-        late = {each[0].key: _as_listed(*each) for each in newest}
-        found = [late[each[0].key] for each in newest if {*pairs_of(each[2] or {})} >= {*wanted}]
-        for key_id in key_ids:
+        found = [*late.values()]
+        if wanted:
+            found = [one for one in found if {*pairs_of(_attributes(database, reader, one) or {})} >= {*wanted}]
+        for key_id in [None] if keys is None or not wanted else [None, *keys.names]:
             found += reader.listed(digests_of(wanted, keys, key_id), after, limit + len(late))
         found = [one for one in found if late.get(one.key, one) is one and (after is None or (one.at, one.key) < after)]
         found = sorted(found, key=attrgetter("at", "key"), reverse=True)[:limit]
@@ -86,31 +83,39 @@ def recent_conversations(
         shown = tuple([_shown(database, reader, one) for one in found])
         return RecentConversations(shown, from_microseconds(as_of), None if last is None else (last.at, last.key))
 
-    listed = recorder.query(page)
+    listed = database.recorder.query(page)
     if wanted and listed.after is None:
-        _check_keys(recorder.value("key_ids").split(), keys)
+        used = database.recorder.value("key_ids").split()
+        if lost := ", ".join(name for name in used if keys is None or name not in keys.names):
+            raise key_missing("conversations that may have these attributes too are encrypted", lost, keys)
     return listed
 
 
 # --- the read model ---
 
 
-def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Sequence[tuple[int, int]]]:
-    """Bring the list up to date if it is too old. Return its moment, and what other writers kept from being listed."""
+def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Mapping[int, ListedConversation]]:
+    """Bring the list up to date if it is too old. Return its moment, and the conversations that it could not write."""
     now, recorder = database.now(), database.recorder
-    position, _, then = recorder.value(_FACT).partition(" ")
-    after, at = int(position or 0), int(then or 0)
+    after, at = map(int, (recorder.value(_FACT) or "0 0").split())
     is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
     if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
-        return at, ()
-    until = database.last_position
+        return at, {}
+    moment, until = database.data_version(), database.last_position
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    left = touched = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
+    told, left, late = database.late
+    if told != moment:
+        left = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
+    touched = left
     while left and recorder.offer(partial(_list_some, database=database, touched=left[:_AT_ONCE])):
         left = left[_AT_ONCE:]
+    if left and told != moment:
+        newest = recorder.query(lambda reader: [_newest(database, reader, key, 0) for key, _ in left])
+        late = {each[0].key: _as_listed(*each) for each in newest if each is not None}
+    database.late = (moment, left, late) if left else (None, (), {})
     if not left and (touched or until != after or not at):
         recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
-    return now, left
+    return now, late if left else {}
 
 
 def _list_some(transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]) -> None:
@@ -172,10 +177,3 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
     if decoded is None:
         raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep for it were changed")
     return decode_attributes(decoded.body)
-
-
-def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
-    """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared because a key is not given."""
-    missing = [name for name in used if keys is None or name not in keys.names]
-    if missing:
-        raise key_missing("conversations that may have these attributes too are encrypted", ", ".join(missing), keys)

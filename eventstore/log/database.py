@@ -7,7 +7,7 @@ its rows after a read and before an insert. In a store without keys a codec is a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 from weakref import ref
@@ -21,7 +21,7 @@ from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
 from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, have_bytes, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
 
 T = TypeVar("T")
 
@@ -107,6 +107,8 @@ class Database:
         self.now = present if clock is None else lambda: to_microseconds(clock(), "what the clock gives")
         self.settings = settings or WriteSettings()
         self.known = KnownConversations()
+        self.late: tuple[int | None, Sequence[tuple[int, int]], Mapping[int, ListedConversation]] = None, (), {}
+        """At which ``data_version`` a list could not write which conversations, and what it read of these."""
 
     @property
     def uuid(self) -> str:

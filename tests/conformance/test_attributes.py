@@ -22,6 +22,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -146,19 +147,28 @@ def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pyt
     histories.list(age_max_s=0)
     histories.store.ingest("d", [said("imported")])
     named["d"] = {}
+    read, really = list[int](), Database.find_key
     with monkeypatch.context() as others_write:
         others_write.setattr(histories.store.database.recorder, "transact", refuses)
+        others_write.setattr(Database, "find_key", lambda *given: (read.append(given[2]), really(*given))[1])
         for attributes in ({}, {"user": "u1"}, {"app": "x"}, {"app": "y"}):
             matching = [one for one in "dcba" if attributes.items() <= named[one].items()]
             assert names(histories.list(attributes, age_max_s=0)) == matching
         first = histories.list(limit=3, age_max_s=0)
         assert names(first) + names(histories.list(limit=3, after=first.after, age_max_s=0)) == list("dcba")
+        assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))
     with monkeypatch.context() as others_write:
         others_write.setattr(histories.store.database.recorder, "transact", refuses)
         found = histories.list({"user": "u1"}, age_max_s=0).conversations
     assert [(one.id, one.version, one.attributes) for one in found] == [("a", 2, named["a"]), ("c", 1, named["c"])]
     assert found == histories.list({"user": "u1"}, age_max_s=0).conversations
+    histories["b"].append(said("newer"))
+    for there in ("badc", "adc"):
+        with monkeypatch.context() as others_write:
+            others_write.setattr(histories.store.database.recorder, "transact", refuses)
+            assert names(histories.list(age_max_s=0)) == [*there]
+        histories.erase("b", reason="asked to")
 
 
 def refuses(*_: object, **__: object) -> None:
