@@ -7,10 +7,18 @@ state of a user, and it is a companion of none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 
-from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store, beginning_with
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Store,
+    beginning_with,
+)
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.past import copied_links
 
@@ -71,6 +79,28 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
         return False
     except EventStoreError:  # without its key
         return True
+
+
+def ids_meant(store: Store, given: str) -> Iterator[str]:
+    """Yield the id that a person may mean: the given one, or those that begin with it; of a session and its sub-agents,
+    which are ``session/agent-1``, the session.
+    """
+    above: str | None = None
+    for name in ids_from(store, given) if given else ():
+        if above is None or not name.startswith(f"{above}/"):
+            above = name
+            yield name
+        if name == given:
+            return
+
+
+def ids_from(store: Store, beginning: str) -> Iterator[str]:
+    """Yield the ids that begin with ``beginning``."""
+    with suppress(ConversationNotFound):
+        if beginning:
+            yield store.conversation(beginning).id
+    rows = store.iter_conversations(after=beginning or None)
+    yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:

@@ -18,7 +18,8 @@ Named = TypeVar("Named", Path, str)
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the id of a conversation in a shell. Return nothing if the store cannot be opened."""
-    from foldlog._cli.stores import ids_from, open_existing
+    from foldlog._cli.stores import open_existing
+    from foldlog._companions import ids_from
     from foldlog.eventstore import EventStoreError
 
     try:

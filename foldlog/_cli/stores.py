@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.outcome import Refused
+from foldlog._companions import ids_meant
 from foldlog.eventstore import (
     ATTRIBUTES,
     Conversation,
@@ -122,14 +123,11 @@ def resolved(store: Store, given: str) -> str:
 
     Raises ``Refused`` if no id, or more than one, begins with it.
     """
-    if _is_there(store, given):
-        return _noted(store, given)
-    begins_so = list(islice(_uppermost(ids_from(store, given)), _FEW + 1)) if given else []
-    if len(begins_so) == 1:
-        return _noted(store, begins_so[0])
-    if begins_so:
-        more = ", …" if len(begins_so) > _FEW else ""
-        listed = ", ".join(map(repr, begins_so[:_FEW])) + more
+    found = list(islice(ids_meant(store, given), _FEW + 1))
+    if len(found) == 1:
+        return _noted(store, found[0])
+    if found:
+        listed = ", ".join(map(repr, found[:_FEW])) + (", …" if len(found) > _FEW else "")
         raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
     raise Refused(_not_there(store, given))
 
@@ -147,18 +145,10 @@ def _noted(store: Store, conversation: str) -> str:
 
 def whole(store: Store, given: str) -> str:
     """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
-    if not _is_there(store, given):
-        raise Refused(_not_there(store, given))
-    return given
-
-
-def _is_there(store: Store, conversation: str) -> bool:
-    """Return whether the store has a conversation of this id, erased or not."""
     try:
-        store.conversation(conversation)
+        return store.conversation(given).id
     except ConversationNotFound:
-        return False
-    return True
+        raise Refused(_not_there(store, given)) from None
 
 
 def _not_there(store: Store, given: str) -> str:
@@ -217,20 +207,3 @@ def listed(store: Store) -> Iterator[ConversationRow]:
         if problem:
             named = f"conversation {found.id!r}: " if found.id else ""
             terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
-
-
-def _uppermost(ids: Iterator[str]) -> Iterator[str]:
-    """Leave out the ids that continue an earlier one after a slash."""
-    above: str | None = None
-    for name in ids:
-        if above is None or not name.startswith(f"{above}/"):
-            above = name
-            yield name
-
-
-def ids_from(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``."""
-    if beginning and store.version(beginning):
-        yield beginning
-    rows = store.iter_conversations(after=beginning or None)
-    yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))

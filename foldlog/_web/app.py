@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cache, partial
+from itertools import islice
 from threading import Lock
 
 from anyio import sleep, to_thread
@@ -16,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from foldlog import _documents as documents
+from foldlog._companions import ids_meant
 from foldlog._page import assets
 from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
@@ -106,7 +108,8 @@ def application(
 
     def compared(request: Request) -> documents.RunsDocument:
         other = _text(request, "other", "the id of the conversation to compare with")
-        return compared_runs(store, _id(request), other, prices or Prices())
+        found = list(islice(ids_meant(store, other), 2))
+        return compared_runs(store, _id(request), found[0] if len(found) == 1 else other, prices or Prices())
 
     check = _standing(store)
     api = partial(_path, check)

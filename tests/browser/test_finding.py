@@ -136,6 +136,8 @@ def test_another_run_is_named_by_the_beginning_of_its_id(page, serve, stored):
     page.wait("document.querySelector('.runs table')")
     assert "say the same." in page.text(".runs")
     assert "another" in page.text(".runs thead")
+    told = page.text(".runs tbody")
+    assert all(words in told for words in ("calls of terminal", "answer to the last request"))
 
 
 def test_a_comparison_goes_from_the_earlier_to_the_later_version(page, report):

@@ -302,17 +302,15 @@ export class Detail {
 
   // Another run beside this one: what each has, the first request or call that differs, and what each model was shown then.
   beside() {
-    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another one", size: 22 }));
     const ids = el("datalist", { id: "conversations" });
     const list = async () => ids.childElementCount || refill(ids, ...(await this.app.source.ask("conversations")).conversations.map((one) => el("option", { value: one.conversation })));
-    box.setAttribute("list", ids.id);
-    box.addEventListener("focus", () => list().catch(() => {})); // without proposals the id is typed
+    const propose = () => list().catch(() => {}); // without proposals the id is typed
+    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another one", size: 22, list: ids.id, onfocus: propose }));
     const told = el("div", { class: "runs", role: "status" });
     const compare = async (event) => {
       event.preventDefault();
       try {
-        const meant = [...ids.children].map((each) => /** @type {HTMLOptionElement} */ (each).value).filter((id) => id.startsWith(box.value));
-        refill(told, ...this.runs(await this.app.source.ask("runs", { other: meant.length === 1 ? meant[0] : box.value })));
+        refill(told, ...this.runs(await this.app.source.ask("runs", { other: box.value })));
         told.scrollIntoView({ block: "center" });
       } catch (error) {
         refill(told, el("p", { class: "problem", role: "alert" }, error.message));
@@ -325,15 +323,18 @@ export class Detail {
     const number = (one) => (typeof one === "number" ? grouped(one) : "unknown");
     const told = (name) => runs.map(({ spent }) => number(spent?.[name]) + (spent?.[name] && spent.tokens_recorded < spent.calls ? "+" : ""));
     const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
+    const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
     const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => number(run[name]))]);
+    rows.push(...tools.map((tool) => [`calls of ${tool}`, ...runs.map((run) => grouped(run.tools[tool] ?? 0))]));
     rows.push(["prompt tokens", ...told("prompt_tokens")], ["completion tokens", ...told("completion_tokens")], ["cost", ...runs.map((run) => costWords(run.spent))]);
+    rows.push(["answer to the last request", ...runs.map((run) => (run.answer ? lines([run.answer]) : "none"))]);
     if (differing) {
       rows.push(["first difference", ...differing.map((line) => (line ? lines([line]) : "it ends"))]);
       rows.push(["was shown then", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
       rows.push(["and the other was not", ...knew.map((each) => lines(each.alone) || "nothing")]);
     }
     const head = el("tr", {}, el("td", {}), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation))));
-    const body = rows.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, name), ...values.map((value) => el("td", {}, said(value)))));
+    const body = rows.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", {}, said(value)))));
     return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same${redacted ? `; nothing is known of those that are redacted: ${grouped(redacted)}` : ""}.`), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
   }
 
@@ -381,6 +382,7 @@ export class Detail {
 }
 
 const MOST = 200;
+const MOST_TOOLS = 10;
 
 // The tokens of calls, as far as they are told: "1.2k tokens in, 800 of them cached, 34 out".
 function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply, tokens_recorded: told, calls }) {

@@ -167,13 +167,9 @@ export const grouped = (number) => whole.format(number);
 export function short(number) {
   const size = Math.abs(number);
   if (size < 1000) return String(Math.round(number));
-  for (const [unit, sign] of /** @type {[number, string][]} */ ([[1e9, "G"], [1e6, "M"], [1e3, "k"]])) {
-    if (size >= unit * 0.9995 || unit === 1e3) {
-      const scaled = number / unit;
-      return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${sign}`;
-    }
-  }
-  return String(number);
+  const unit = size >= 999.5e6 ? 1e9 : size >= 999.5e3 ? 1e6 : 1e3;
+  const scaled = number / unit;
+  return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${{ 1e3: "k", 1e6: "M", 1e9: "G" }[unit]}`;
 }
 
 // A number of tokens, rounded as ``short`` rounds it.

@@ -14,7 +14,6 @@ export class History {
     this.conversation = document.conversation;
     this.kinds = document.kinds;
     this.version = 0;
-    this.tail = null;
     this.columns = { kind: [], tokens: [], time: [], left: [], by: [], sent: [], answers: [] };
     this.spans = new Map();
     this.add(document);

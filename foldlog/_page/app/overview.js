@@ -164,7 +164,7 @@ export class Overview {
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
-      soFar("cost of all calls", costWords(fleet.spent), "What all calls of models cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
+      soFar(`cost of ${tokensSpent(fleet.spent) ?? "all calls"}`, costWords(fleet.spent), "What all calls of models used and cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
       soFar("cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : `${money(fleet.cost)}${priced < condensations ? "+" : ""}`, `What the models of condensations cost: ${short(priced)} of ${short(condensations)} recorded it`),
     );
     refill(
@@ -327,7 +327,7 @@ export class Overview {
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
       cell("errors", figure(one.errors, grouped), one.errors === 1 ? "error" : "errors"),
-      el("span", { class: "cell c-cost" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
+      el("span", { class: "cell c-cost", title: tokensSpent(one.spent) ?? "Tokens spent are not known" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
       el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
 
@@ -381,6 +381,9 @@ function marked(text, highlights) {
   node.append(...withMarks(text, highlights, start));
   return node;
 }
+
+// The tokens of calls, in and out, as far as they are told.
+const tokensSpent = (spent) => typeof spent?.prompt_tokens === "number" ? `${short(spent.prompt_tokens + (spent.completion_tokens ?? 0))}${spent.tokens_recorded < spent.calls ? "+" : ""} tokens spent` : null;
 
 const HOME = "foldlog-home";
 
