@@ -12,9 +12,7 @@ function show() {
 
 show(); // before anything is drawn
 
-export function themeButton() {
-  return el("button", { class: "round", title: "Light or dark", "aria-label": "Light or dark", onclick: toggle }, "◐");
-}
+export const themeButton = () => el("button", { class: "round", title: "Light or dark", "aria-label": "Light or dark", onclick: toggle }, "◐");
 
 function toggle() {
   const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
