@@ -11,6 +11,7 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationSummary,
+    DocumentChanges,
     Event,
     Retraction,
     is_structural,
@@ -154,9 +155,8 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
     sent = position in view.fit_positions and not is_unseen(event)
-    reason = f"the View shows it at index {position}"
-    if not sent:
-        reason += f", but no model is sent it: {_unfit_because(event, view, position)}"
+    unsent = "" if sent else f", but no model is sent it: {_unfit_because(event, view, position)}"
+    reason = f"the View shows it at index {position}{unsent}"
     return Why(event, view.version, "shown", reason, position=position, sent=sent)
 
 
@@ -181,6 +181,8 @@ def _never_shown_because(event: Event, view: View) -> str:
         carriers = (one.id for one in view if any(block in blocks for block in getattr(one, "thinking", ())))
         shown = next((f"; its thinking is shown with event {carrier}" for carrier in carriers), "")
         return f"annotations are never shown to a model{shown}"
+    if isinstance(event, DocumentChanges):
+        return f"it sets {', '.join(sorted(event.changed))}: documents of a conversation are never shown to a model"
     if event.origin is not None:
         return f"in the {event.origin.format} history that it was imported from it was not shown to the agent"
     return "its writer marked it as not shown"
@@ -192,8 +194,7 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     kept = intervals_kept(since, view.version)
     if not contains(kept, came):
         return _explain_taken_back(event, came, view, since)
-    shown = {shown.id for shown in view}
-    by, summary, stands_in = _follow(event, shown, (one for one in since if contains(kept, one.id)))
+    by, summary, stands_in = _follow(event, {one.id for one in view}, (one for one in since if contains(kept, one.id)))
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
@@ -205,8 +206,7 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
 def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Event]) -> Why:
     """Explain it by the last retraction that took the event back: a later one may return to a version without it."""
     by: Retraction | None = None
-    there = [(0, False), (came + 1, True)]
-    """From which versions on the event is not taken back, or is."""
+    there = [(0, False), (came + 1, True)]  # from which versions on the event is not taken back, or is
     for one in since:
         if isinstance(one, Retraction):
             stays = next(stays for version, stays in reversed(there) if version <= target(one))

@@ -273,7 +273,9 @@ def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog)
     ]
     with foldlog_open("foldlog.db") as histories:
         histories["c"].append(events)
+        histories["d"].append((), documents={"todo": ["prices"]})
     for command, status, told in (
+        (["why", "d", 0], 0, "it sets todo: documents of a conversation are never shown to a model\n"),
         (["show", "c", 1], 0, "       thinking:\n        Look at\n        prices.\n        Done.\n"),
         (["show", "c", 2], 0, "       thinking:\n        without words: only its server can read it\n"),
         (["log", "c", "--full"], 0, "        prices.\n        Done.\n"),
