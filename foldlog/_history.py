@@ -625,11 +625,13 @@ class History:
         """
         from foldlog._maintenance import cleared, redacted
         from foldlog._reports.sums import KeptSums
+        from foldlog._search.index import still_in_index
 
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         with KeptSums(self._store).put_back():
             receipt = redacted(self._store, self.id, event_id, **options, alone=False)
+            receipt = receipt._replace(unconfirmed=(*receipt.unconfirmed, *still_in_index(self._store)))
             return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:

@@ -223,6 +223,23 @@ def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: s
         assert connection.execute("SELECT term FROM temp.terms WHERE term LIKE 'zq%'").fetchall() == []
 
 
+@pytest.mark.parametrize("command", [("erase", "a", "b", "c"), ("redact", "a", "0", "1", "2")])
+def test_the_index_is_written_anew_once_for_all_that_goes(
+    tmp_path: Path, foldlog: Callable[..., object], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+):
+    path, purged, really = tmp_path / "foldlog.db", [], SQLiteTables._purge
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        for name in "abcd":
+            say(store, name, *("kept" if name == "d" else f"zq{n}secret" for n in range(3)))
+        index.catch_up()
+    monkeypatch.setattr(SQLiteTables, "_purge", lambda tables: (purged.append(tables), really(tables)))
+    assert foldlog(*command, "--no-vacuum", "--yes", "--reason", "asked for").status == 0
+    assert (len(purged), bytes_beside(path).count(b"kept") > 0) == (1, True)
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        assert {hit.conversation for hit in index.search("zq*")} == ({"b", "c"} if command[0] == "redact" else set())
+    assert (b"secret" in bytes_beside(path)) == (command[0] == "redact")
+
+
 def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str):
     with open_store(url) as store, SearchIndex(store) as index:
         say(store, "gone", "the secret word")

@@ -43,6 +43,7 @@ from foldlog._maintenance import (
 from foldlog._matching import Holds, events_with, files_with, keep_documents, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
+from foldlog._search.index import still_in_index
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
@@ -190,6 +191,7 @@ def run(
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
         unconfirmed = dict.fromkeys((*unread, *(name for receipt in receipts for name in receipt.unconfirmed)))
+        unconfirmed |= dict.fromkeys(() if dry_run else still_in_index(store))
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
