@@ -2,9 +2,11 @@
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import foldlog as foldlog_package
 from foldlog import _histories as face
 from foldlog.eventstore import Message, UnknownEvent, open_store
 from foldlog.eventstore.events import LOST
@@ -103,6 +105,16 @@ def test_two_forks_are_compared_since_their_common_past(foldlog, forks):
     for wrong, problem in {("f", 3): "'f' is not a version", (3,): "give a second version"}.items():
         ran = foldlog("diff", "c", *wrong)
         assert (ran.status, problem in ran.err) == (2, True)
+
+
+def test_two_imports_of_one_source_have_equal_events(foldlog):
+    sample = Path(foldlog_package.__file__).parent / "sample" / "tidewatch.jsonl"
+    Path("part.jsonl").write_text("".join(sample.read_text().splitlines(keepends=True)[:100]))
+    for name, path in (("a", sample), ("b", sample), ("c", "part.jsonl")):
+        foldlog("import", path, "--conversation", name)
+    equal = "a and {} share no stored event, but have {} equal events each; {}\n"
+    assert foldlog("diff", "a", "b").out == equal.format("b", 286, "neither has another event")
+    assert foldlog("diff", "a", "c").out.startswith(equal.format("c", 100, "the first divergent event is 100"))
 
 
 def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(foldlog, forks):

@@ -188,13 +188,13 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
     """Print the divergence for people, and the events of each conversation from the first divergent one on."""
     first, names = found.first_divergent_event, (found.conversation, found.other)
     one, other = map(terminal.typed_id, names)
-    said = f"{one} and {other} share {count(found.common_past, 'event')}"
+    said = f"{one} and {other} share {count(found.common_past, 'event') if found.common_past else 'no stored event'}"
     if first is None:
         equal, end = found.version - found.common_past, "neither has another event"
     else:
         equal, end = first - found.common_past, f"the first divergent event is {first:,}"
-    said += f", then have {count(equal, 'equal event')} each; {end}" if equal else f"; {end}"
-    terminal.say(Text(said, style="bold"))
+    said += f", {'then' if found.common_past else 'but'} have {count(equal, 'equal event')} each" if equal else ""
+    terminal.say(Text(f"{said}; {end}", style="bold"))
     if first is None:
         return
     _print_table(found.runs)
@@ -296,7 +296,7 @@ def _write_same(lines: terminal.PrintedLines, number: int) -> None:
         lines.write((f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim"))
 
 
-_COLOURS, _TOOLS_MAX = ("red", "green"), 10
+_COLOURS, _TOOLS_MAX, _LOOKED_AT = ("red", "green"), 10, 50
 
 
 def _line(line: LineDocument) -> str:
@@ -304,10 +304,18 @@ def _line(line: LineDocument) -> str:
 
 
 def _common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events; None if they share none."""
+    """Return the version up to which two conversations share stored events; 0 if they only begin with an equal event of
+    the same time, as two imports of one source do; None for two runs.
+    """
     reach, other_reach = _reach(store, one), _reach(store, other)
     shared = [min(reach[name], other_reach[name]) for name in reach.keys() & other_reach.keys()]
-    return max(shared, default=None)
+    first, other_first = _first_with_a_time(store, one), _first_with_a_time(store, other)
+    return max(shared, default=0 if first is not None and first == other_first else None)
+
+
+def _first_with_a_time(store: Store, name: str) -> Event | None:
+    events = store.events(name, 0, _LOOKED_AT)
+    return next((one for one in events if one.timestamp or (one.origin is not None and one.origin.time)), None)
 
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
