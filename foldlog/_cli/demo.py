@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command, use_store
+from foldlog._cli.hints import DEMO_DB, command, use_store
 from foldlog._cli.stores import open_or_create
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
@@ -43,7 +43,6 @@ _IMPORTED = "tidewatch"
 LIVE = "tidewatch-live"
 """The name of the same work, condensed by foldlog while it is appended."""
 _CONDENSER = {"type": "digest", "max_size": 80}
-_DEMO_DB = "foldlog-demo.db"
 
 
 def run(
@@ -55,7 +54,7 @@ def run(
             callback=use_store,
             help="The store to make; it stays, so that you can try commands on it.",
         ),
-    ] = _DEMO_DB,
+    ] = DEMO_DB,
 ) -> None:
     """Show the main job on the shipped history: an agent's work of 286 events, condensed while it goes on.
 

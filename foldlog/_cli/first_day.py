@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from itertools import islice
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEFAULT_DB, command, store_name, use_store
+from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, store_name, use_store
 from foldlog._cli.stores import listed, open_existing
 from foldlog._words.gist import count
 from foldlog.eventstore import as_url, parse_url
 
-_DEMO_DB = "foldlog-demo.db"
 _COUNTED = 10_000
 
 
@@ -23,7 +22,7 @@ def welcome(commands: Mapping[str, str]) -> None:
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
     terminal.say("  foldlog --help  All commands\n")
     chosen = os.environ.get("FOLDLOG_DB") or DEFAULT_DB
-    db = next((one for one in (chosen, _DEMO_DB) if _is_there(one)), None)
+    db = next((one for one in (chosen, DEMO_DB) if _is_there(one)), None)
     if db is None:
         named = terminal.printable(store_name(chosen))
         terminal.console().print(

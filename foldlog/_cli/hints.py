@@ -11,6 +11,7 @@ import re
 from importlib.util import find_spec
 
 DEFAULT_DB = "sqlite:///foldlog.db"
+DEMO_DB = "foldlog-demo.db"
 
 _HINT = re.compile(r"""'foldlog ([a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
 _WITHOUT_STORE = ("adapters", "condensers")

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command, use_store
+from foldlog._cli.hints import DEMO_DB, command, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._companions import ids_meant
 from foldlog.eventstore import (
@@ -108,7 +108,8 @@ def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) 
     mode = "ro" if only_read else "rw"
     if location.scheme == "sqlite":
         if not os.path.exists(location.path):
-            raise Refused(f"the store {location.path} does not exist; {remedy}{absolute_hint(location.path)}")
+            demo = f"; that of the demo is --db {DEMO_DB}" if os.path.exists(DEMO_DB) else ""
+            raise Refused(f"the store {location.path} does not exist; {remedy}{demo}{absolute_hint(location.path)}")
         folder = os.path.dirname(os.path.abspath(location.path))
         if not (os.access(location.path, os.W_OK) and os.access(folder, os.W_OK)):
             mode = "ro"

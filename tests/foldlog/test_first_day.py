@@ -41,6 +41,8 @@ def test_without_a_command_the_first_commands_and_what_is_here_are_shown(foldlog
             foldlog("import", five_messages, "--db", made)
         ran = foldlog()
         assert (ran.status, ran.err, said in ran.out) == (0, "", True), ran.out
+        wrong = foldlog("why", "tidewatch", "17", "--db", "none.db").err
+        assert ("that of the demo is --db foldlog-demo.db" in wrong) is (made is not None)
     shown = re.findall("^  foldlog ([a-z]+) ", ran.out, re.MULTILINE)
     assert shown == re.findall("^  ([a-z]+)  ", foldlog("--help").out, re.MULTILINE)[: len(shown)]
     assert len(shown) == 7
