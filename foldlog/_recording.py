@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
 from foldlog._observed import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, VersionConflict
@@ -25,7 +25,7 @@ class Recording:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._decoders: OrderedDict[tuple[str, str], tuple[Decoder, int | None]] = OrderedDict()
+        self._decoders = Recent[tuple[str, str], tuple[Decoder, int | None]](_DECODERS_MAX)
         """The decoders, each with the key of its conversation: the id of an erased one may be used again."""
 
     def append(
@@ -56,8 +56,6 @@ class Recording:
             kept = decoder, history._met()
             with self._lock:
                 self._decoders[history.id, format] = kept
-                if len(self._decoders) > _DECODERS_MAX:
-                    self._decoders.popitem(last=False)
             return recorded
 
     def _unknown(self, history: History, records: list[Any], format: str) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
+from foldlog._formats.calls import Recent
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
@@ -39,7 +40,7 @@ class Pages:
         self._store, self._prices = store, prices or Prices()
         self._limit, self._model = limit, model
         self._lock = threading.Lock()
-        self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
+        self._folds = Recent[str, tuple[threading.Lock, PageFold]](_KEPT)
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
         """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises."""
@@ -87,8 +88,6 @@ class Pages:
             entry = self._folds.pop(conversation, None)
             if entry is None:
                 entry = threading.Lock(), PageFold(self._store, conversation, self._limit, self._model)
-            while len(self._folds) >= _KEPT:
-                del self._folds[next(iter(self._folds))]
             self._folds[conversation] = entry
             return entry
 

@@ -7,17 +7,17 @@ which is made of its id and a number.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from heapq import merge
 from itertools import chain, groupby, takewhile
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
+from foldlog._formats.calls import Recent
 from foldlog._formats.told import REDACTED
 from foldlog._histories import Histories
 from foldlog.adapters._shared import standing_version
@@ -40,9 +40,9 @@ HIDDEN = "hidden"
 """The name of the document of a branch that says which checkpoints of its thread are left out."""
 
 _FORKS = "/@"
-_KEPT = 64
+KEPT = 64
+"""The threads and branches that are kept in memory."""
 
-T = TypeVar("T")
 _id_of = attrgetter("id")
 
 
@@ -104,7 +104,7 @@ class ThreadBranches:
 
     def __init__(self, histories: Histories) -> None:
         self._histories, self._store = histories, histories.store
-        self._known: OrderedDict[str, tuple[bytes | None, ThreadBranch]] = OrderedDict()
+        self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
@@ -194,7 +194,7 @@ class ThreadBranches:
         if hidden == REDACTED:
             hidden = newest_values(reading, standing_version(reading, HIDDEN)).get(HIDDEN)
         branch = ThreadBranch(Checkpoint(found.id, found.version, value), found.begins, hidden)
-        keep(self._known, found.id, (found.head, branch))
+        self._known[found.id] = found.head, branch
         return branch._replace(documents=documents)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
@@ -237,11 +237,3 @@ def copied(value: Any) -> Any:
 def numbered(checkpoint_id: str, number: int) -> str:
     """Return the idempotency key of an append for a checkpoint."""
     return f"{checkpoint_id} {number}"
-
-
-def keep(kept: OrderedDict[str, T], name: str, value: T) -> None:
-    """Keep a value in memory, with the last 63 others."""
-    kept[name] = value
-    kept.move_to_end(name)
-    while len(kept) > _KEPT:
-        kept.popitem(last=False)

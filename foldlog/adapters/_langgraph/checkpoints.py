@@ -8,7 +8,6 @@ Notes on a checkpoint may come before it and after its children, so they are in 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,18 +15,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from foldlog._companions import companion
+from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,
+    KEPT,
     Checkpoint,
     ThreadBranch,
     ThreadBranches,
     appended_for,
     copied,
-    keep,
     numbered,
     standing_documents,
 )
@@ -91,7 +91,7 @@ class Checkpoints:
         self.histories = histories
         self.branches = ThreadBranches(histories)
         self._format, self._key = format, key
-        self._newest: OrderedDict[str, _Newest] = OrderedDict()
+        self._newest = Recent[str, _Newest](KEPT)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Checkpoints:
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
             records = RecordList(spans, keys, checkpoint.ranges or ())
-            keep(self._newest, thread, _Newest(checkpoint, None, records))
+            self._newest[thread] = _Newest(checkpoint, None, records)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Checkpoints:
                 checkpoint = Checkpoint(before.branch, version, value)
                 if decoder is not None:
                     decoder.skip(checkpoint.version - decoder.version)
-                keep(self._newest, thread, _Newest(checkpoint, history, records, decoder))
+                self._newest[thread] = _Newest(checkpoint, history, records, decoder)
                 return
             newest = None
 
