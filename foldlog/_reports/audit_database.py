@@ -252,7 +252,7 @@ class AuditTables:
 
     def _leave_out(self, lost: DamagedDocument) -> None:
         row = {"conversation": storable(lost.conversation), "id": lost.event, "problem": lost.problem}
-        _insert(self._database, "damaged", [row])
+        table_of(self._database, "damaged").insert(row, replace=True)
         self.damaged.append(lost)
 
     def _remove(self, conversation: str) -> None:
@@ -315,7 +315,7 @@ class AuditTables:
                 {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
                 for r in made
             ]
-            _insert(self._database, "revisions", revisions)
+            table_of(self._database, "revisions").insert_all(revisions, replace=True)
         described = {
             "id": name,
             "version": row.version,
@@ -326,7 +326,7 @@ class AuditTables:
             "erased_reason": row.erased_reason,
             "state": self._state(conversation),
         }
-        _insert(self._database, "conversations", [described])
+        table_of(self._database, "conversations").insert(described, replace=True)
 
 
 def _damaged(error: CorruptEvent) -> DamagedDocument:
@@ -362,9 +362,9 @@ def add_events(store: Store, database: Database, recorded: Sequence[Recorded]) -
     # In a conversation with the id of an erased one, the same ids name other events.
     condensations = [one for one in recorded if label(one.event) == "condensation"]
     in_ids = {name: in_own_ids(store, name) for name in {one.conversation for one in condensations}}
-    _insert(database, "events", [_event_row(*one[1:]) for one in recorded])
+    table_of(database, "events").insert_all([_event_row(*one[1:]) for one in recorded], replace=True)
     rows = [_condensation_row(name, at, in_ids[name](event)) for _, name, at, event in condensations]
-    _insert(database, "condensations", rows)
+    table_of(database, "condensations").insert_all(rows, replace=True)
     for one in recorded:
         if isinstance(one.event, Retraction) and is_replacing(one.event):
             _take_back(database, one.conversation, one.event.version, one.event.id)
@@ -379,15 +379,6 @@ def _take_back(database: Database, conversation: str, first: int, last: int) -> 
     for table in ("events", "condensations"):
         marked = f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id IN ({imported})"
         database.execute(marked, [storable(conversation), storable(conversation), first, last])
-
-
-def _insert(database: Database, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows, or replace those with the same key, in the open transaction."""
-    if rows:
-        columns = ", ".join(rows[0])
-        marks = ", ".join(["?"] * len(rows[0]))
-        insert = f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"
-        database.conn.executemany(insert, [tuple(row.values()) for row in rows])
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
