@@ -7,12 +7,11 @@ does not send the cookie with its requests, and a foreign name that points here 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -59,35 +58,35 @@ class Access:
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
-        response = self._answered(scope)
+        response = self._answered(Request(scope))
         await (self._app if response is None else response)(scope, receive, with_headers)
 
-    def _answered(self, scope: Scope) -> Response | None:
+    def _answered(self, request: Request) -> Response | None:
         """Return the response to a refused request; None for an allowed one."""
-        refusal = self._refusal(scope)
+        refusal = self._refusal(request)
         if refusal is not None:
             status, reason = refusal
             allowed = {"allow": "GET, HEAD"} if status == 405 else None
             return Response(json_text(RefusedDocument(error=reason)), status, allowed, "application/json")
-        asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        if self._token is None or "token" not in asked or scope["path"].startswith(_FOR_PROGRAMS):
+        asked, path = request.query_params, request.scope["path"]
+        if self._token is None or "token" not in asked or path.startswith(_FOR_PROGRAMS):
             return None
         # The token leaves the address, where the browser's history and a copied link would keep it.
         left = urlencode({name: value for name, value in asked.items() if name != "token"})
-        response = RedirectResponse(f"{scope['path']}{'?' if left else ''}{left}", 303)
+        response = RedirectResponse(f"{path}{'?' if left else ''}{left}", 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal."""
-        headers = Headers(scope=scope)
+        headers, path = request.headers, request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
             return (400, "this server is not known by that name; start it with --allow-host NAME")
-        if scope["method"] not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             return (405, "this server only reads: use GET")
-        if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
+        if headers.get("sec-fetch-site") == "cross-site" and path.startswith("/api/"):
             return (403, "a page of another site may not send requests to this server")
-        if self._token is not None and scope["path"] != "/healthz" and not self._has_token(scope, headers):
+        if self._token is not None and path != "/healthz" and not self._has_token(request):
             return (401, "a token is needed: open the address that 'foldlog serve' printed")
         return None
 
@@ -104,13 +103,9 @@ class Access:
             return name.lower().rstrip(".") in self._names
         return True
 
-    def _has_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+    def _has_token(self, request: Request) -> bool:
         assert self._token is not None
-        asked = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        try:
-            cookies = {name: kept.value for name, kept in SimpleCookie(headers.get("cookie", "")).items()}
-        except CookieError:
-            cookies = {}
-        given = (asked.get("token"), bearer if scheme.lower() == "bearer" else None, cookies.get(self._cookie))
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        of_header, of_cookie = bearer if scheme.lower() == "bearer" else None, request.cookies.get(self._cookie)
+        given = (request.query_params.get("token"), of_header, of_cookie)
         return any(one is not None and compare_digest(one.encode(), self._token.encode()) for one in given)
