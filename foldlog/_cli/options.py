@@ -100,9 +100,11 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given; and
-    ``InvalidOption`` if it is a folder, a database or its log.
+    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given, and if its folder
+    does not; and ``InvalidOption`` if it is a folder, a database or its log.
     """
     check_target(path)
+    if not path.parent.is_dir():
+        raise Refused(f"{path} has no folder {path.parent}; name another file")
     if not force and (path.is_file() or (path.is_symlink() and not path.exists())):
         raise Refused(f"{path} exists; choose another name, or replace the file with --force")

@@ -8,7 +8,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, columns_of, console, cut, has_edge
+from rich.cells import cell_len
+
+from foldlog._cli.terminal import UNLIMITED, PrintedLines, console, cut, has_edge
 
 _GAP = "  "
 _PAGE = 1_000
@@ -46,7 +48,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     style, told = "bold", dict[str, None]()  # of the headings; what is said below
     while page := list(islice(rows, _PAGE)):
         shown = [[column.heading for column in columns], *page] if style else page
-        sizes = [[*map(columns_of, row[: len(columns)])] for row in shown]
+        sizes = [[*map(cell_len, row[: len(columns)])] for row in shown]
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
         its = [columns[n] for n in places]

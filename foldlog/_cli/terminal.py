@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from foldlog._documents import Document
 
-_NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
-"""Text in which each character takes one column of a terminal."""
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print nothing."""
 
@@ -189,27 +187,11 @@ def print_values(values: Mapping[str, str]) -> None:
         lines.write((f"{printable(name, one_line=True)}  ", "bold"), (printable(value, one_line=True), ""))
 
 
-def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if _NARROW.fullmatch(text):
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
 def cut(text: str, room: int) -> str:
-    """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis. Cost: the columns."""
-    if _NARROW.fullmatch(text):
-        return text if len(text) <= room else f"{text[: room - 1]}…"
-    from rich.cells import get_character_cell_size, set_cell_size
+    """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis."""
+    from rich.cells import cell_len, set_cell_size
 
-    columns = 0
-    for place, character in enumerate(text):
-        columns += get_character_cell_size(character)
-        if columns > room:
-            return f"{set_cell_size(text[: place + 1], room - 1)}…"
-    return text
+    return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1)}…"
 
 
 def _progress() -> Progress:

@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import ConversationDocument
-from foldlog._formats.tips import begin_fork, version_of_tip
+from foldlog._histories import Histories
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 
@@ -45,17 +45,15 @@ def run(
         raise Refused("--at and --at-source both say where the fork begins; give one of them")
     with open_existing(db) as store:
         conversation = whole(store, conversation)
-        version = store.conversation(conversation).version if at is None else at
         try:
-            if at_source is not None:
-                version = version_of_tip(store, conversation, at_source)
-            fork = begin_fork(store, conversation, version, new)
+            Histories(store)[conversation].fork(at, new, at_source=at_source)
         except (InvalidArgument, VersionConflict) as error:
             raise Refused(str(error)) from error
         except ConversationErased as error:
             if error.conversation != new:
                 raise
             raise Refused(f"{error.problem}; give the fork another id") from error
+        fork = store.conversation(new)
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
-    told = f"{name}: shares {count(version, 'event')} of {parent}"
+    told = f"{name}: shares {count(fork.parent_version or 0, 'event')} of {parent}"
     terminal.answer(ConversationDocument.of_row(fork), told)

@@ -9,7 +9,6 @@ from typing import Annotated
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, check_output, output_option
-from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
 from foldlog._documents import ReportDocument
@@ -38,7 +37,7 @@ def run(
     with open_existing(db) as store, terminal.working("reading", "events") as update:
         conversation = resolved(store, conversation)
         model = named_model(agent)
-        path = _writable(output or _default_file(conversation, force=force))
+        path = output or _default_file(conversation, force=force)
         version = store.conversation(conversation).version
         update(total=version)
         limit = None if model is None else model.max_input_tokens
@@ -48,13 +47,6 @@ def run(
     told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
     document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
     terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}")
-
-
-def _writable(path: Path) -> Path:
-    if path.is_dir() or not path.parent.is_dir():
-        problem = "is a folder" if path.is_dir() else f"has no folder {path.parent}"
-        raise Refused(f"the report cannot be written to {path}, which {problem}; name a file with --output")
-    return path
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
