@@ -41,7 +41,6 @@ from foldlog.eventstore import (
     Event,
     IdempotencyConflict,
     Moment,
-    ReadTransaction,
     VersionConflict,
     query_all,
 )
@@ -335,32 +334,14 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
-        notes: Iterable[Event] | None = _notes_at_end(reading, checkpoint_id)
-        if notes is None:
-            ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
-            notes = (event for event_id in ids for event in reading.events(event_id, event_id + 1))
+        ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
+        notes = (event for event_id in ids for event in reading.events(event_id, event_id + 1))
         return [
             {name: value for name, value in note.data.items() if name not in _PLACE}
             for note in notes
             if isinstance(note, Annotation) and note.data is not None
         ]
     return []
-
-
-def _notes_at_end(reading: ReadTransaction, checkpoint_id: str) -> Sequence[Event] | None:
-    """Return the notes on a checkpoint if they are the last events of their conversation; None if others came after or
-    between them. The last of them says how many there are, so none need be searched for.
-    """
-    (last,) = reading.tail(1)
-    count = _number(last, checkpoint_id) + 1
-    notes = (last,) if count <= 1 else reading.tail(count)
-    return notes if [_number(note, checkpoint_id) for note in notes] == list(range(count)) else None
-
-
-def _number(event: Event, checkpoint_id: str) -> int:
-    """Return how many notes on this checkpoint came before this one; -1 for any other event."""
-    data = (event.data if isinstance(event, Annotation) else None) or {}
-    return int(data["number"]) if data.get("checkpoint") == checkpoint_id else -1
 
 
 def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
