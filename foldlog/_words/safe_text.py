@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -83,25 +82,6 @@ def json_bytes(value: Any) -> bytes:
     return json_text(value, exact=True).encode()
 
 
-def json_lines(values: Sequence[Any]) -> Iterator[bytes]:
-    """Yield ``json_bytes`` of each value and a line feed, in pieces: all of them in one, where they are plain."""
-    try:
-        lines = _encoder().encode_lines(values)
-    except _NOT_ENCODED:
-        lines = b"null"
-    if not _has_null(lines) and _steers_nothing(lines):
-        yield lines
-    else:
-        yield from (b"%b\n" % json_bytes(value) for value in values)
-
-
-def _steers_nothing(lines: bytes) -> bool:
-    """Return whether a text certainly holds no character that steers a terminal, except line feeds."""
-    if lines.isascii():  # msgspec escapes all control characters except one
-        return b"\x7f" not in lines
-    return lines.replace(b"\n", b" ").decode().isprintable()
-
-
 def _encoded(value: Any) -> bytes | None:
     """Return ``value`` as msgspec writes it; None if msgspec might write something else."""
     try:
@@ -114,7 +94,7 @@ def _encoded(value: Any) -> bytes | None:
 def _has_null(encoded: bytes) -> bool:
     """Return whether msgspec may have written a null, which it also does for a number that is not finite."""
     place = encoded.find(b"null")
-    while place > 0 and encoded[place - 1] not in b":,[\n":
+    while place > 0 and encoded[place - 1] not in b":,[":
         place = encoded.find(b"null", place + 4)
     return place >= 0
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._documents import Document
-from foldlog._words.safe_text import json_bytes, json_lines, well_formed
+from foldlog._words.safe_text import json_bytes, well_formed
 from foldlog.eventstore import Message, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
@@ -92,17 +92,6 @@ def test_not_a_number_is_null_but_in_a_record_as_its_source_wrote_it():
     value = {"NaN": [float("nan"), "a NaN"]}
     assert json.loads(json_text(value), parse_constant=pytest.fail) == {"NaN": [None, "a NaN"]}
     assert json_bytes(value) == json_text(value, exact=True).encode() == b'{"NaN":[NaN,"a NaN"]}'
-
-
-@given(st.lists(values, max_size=5))
-@example(["null", {"a": "null"}, ["a,null"]])
-@example([None, 1])
-@example([1, float("inf")])
-@example([[None], {"a": None}, [1, None]])
-@example(["plain", "\x7f", "\u2028"])
-@example(["Grüße", "世界"])
-def test_lines_of_json_are_the_lines_one_by_one(several):
-    assert b"".join(json_lines(several)) == b"".join(json_bytes(value) + b"\n" for value in several)
 
 
 class Listed(Document, frozen=True, kw_only=True):

@@ -21,12 +21,9 @@ from foldlog._formats.registry import format_named
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._words.safe_text import json_lines
+from foldlog._words.safe_text import json_bytes
 from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat
-
-_RECORDS_AT_ONCE = 32
-"""Records that are encoded in one call."""
 
 
 def run(
@@ -106,17 +103,10 @@ def _write(file: BinaryIO, records: Iterable[Any], format: str) -> int:
     if document is not None:
         held = list(records)
         content = document(held)
-        file.writelines([content.encode()] if isinstance(content, str) else json_lines([content]))
+        file.write(content.encode() if isinstance(content, str) else b"%b\n" % json_bytes(content))
         return len(held)
-    count = 0
-    waiting: list[Any] = []
-    try:
-        for record in records:
-            waiting.append(record)
-            if len(waiting) == _RECORDS_AT_ONCE:
-                together, waiting = waiting, []
-                file.writelines(json_lines(together))
-                count += len(together)
-    finally:
-        file.writelines(json_lines(waiting))
-    return count + len(waiting)
+    number = 0
+    for record in records:
+        file.write(b"%b\n" % json_bytes(record))
+        number += 1
+    return number
