@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import CondensationAction, CondensationRequest, Event, Store
+from foldlog.eventstore import CondensationAction, CondensationRequest, Store
 
 _ASKED = "asked for"
 WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
@@ -50,27 +50,14 @@ def _in_words(code: str, told: Mapping[str, Any]) -> str:
     return WORDS[code]
 
 
-_FEW = 64
-"""The number of events that are searched first for the requests before a condensation."""
-
-
 def requests_before(store: Store, conversation: str, condensation_id: int) -> tuple[CondensationRequest, ...]:
-    """Return the requests that a condensation fulfils: those since the condensation before it.
-
-    Cost: the structural events back to the condensation before it, and at most a few times as many.
+    """Return the requests that a condensation fulfils: those since the condensation before it. Cost: the structural
+    events before it.
     """
     found: list[CondensationRequest] = []
-    stop, span = condensation_id, _FEW
-    while stop > 0:
-        start = max(0, stop - span)
-        structural = _structural_events(store, conversation, start, stop)
-        last = max((n for n, one in enumerate(structural) if isinstance(one, CondensationAction)), default=-1)
-        found[:0] = [one for one in structural[last + 1 :] if isinstance(one, CondensationRequest)]
-        if last >= 0:
-            break
-        stop, span = start, 4 * span
+    for event in store.query(conversation, lambda reading: [*reading.structural_events(0, condensation_id)]):
+        if isinstance(event, CondensationAction):
+            found.clear()
+        elif isinstance(event, CondensationRequest):
+            found.append(event)
     return tuple(found)
-
-
-def _structural_events(store: Store, conversation: str, start: int, stop: int) -> list[Event]:
-    return store.query(conversation, lambda reading: list(reading.structural_events(start, stop)))

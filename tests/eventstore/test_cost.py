@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from foldlog._words.reasons import requests_before
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
 from foldlog.projections import Views
 from tests.reading import reading
@@ -113,17 +112,13 @@ def late_difference(store: Store) -> object:
     return Views(store).difference("chain", version - 15, version)
 
 
-def requests_of_the_last(store: Store) -> object:
-    return requests_before(store, "chain", store.version("chain") - 1)
-
-
 @pytest.mark.parametrize(
     "step",
     [append, append_with_key, condense, open_view, past_view, lambda store: store.version("c1"),
      lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3),
-     why_shown, why_forgotten_lately, late_difference, requests_of_the_last],
+     why_shown, why_forgotten_lately, late_difference],
     ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list",
-         "why shown", "why forgotten lately", "late difference", "requests of a condensation"],
+         "why shown", "why forgotten lately", "late difference"],
 )  # fmt: skip
 def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], step: Callable[[Store], object]):
     costs = []
