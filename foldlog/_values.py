@@ -35,22 +35,7 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
     """Return the texts in a value that have this length, in their order, without the names of parts."""
-    found: list[str] = []
-    left: list[Iterator[Any]] = [iter((value,))]  # not ``values_in``: an import and an export ask for each event
-    while left:
-        for each in left[-1]:
-            if isinstance(each, str):
-                if len(each) >= length_min:
-                    found.append(each)
-            elif isinstance(each, dict):
-                left.append(iter(each.values()))
-                break
-            elif isinstance(each, _ARRAYS):
-                left.append(iter(each))
-                break
-        else:
-            left.pop()
-    return found
+    return [each for _, each in values_in(value) if isinstance(each, str) and len(each) >= length_min]
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
