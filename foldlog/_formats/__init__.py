@@ -14,9 +14,9 @@ reading_ahead.py  histories read by processes of their own, on all cores
 rewritten.py   sources that their program writes again; pairs.py: records of a call with its result
 tips.py        where a fork of a branch begins; samples/: what packing begins with
 
-claude_code/ codex/ opencode/ openhands_v0/ openhands_v1/ otlp_genai/
+claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/
 one format each, as are agent_framework.py aider.py anthropic_messages.py atif.py chatgpt.py claude_ai.py copilot_cli.py
-gemini_cli.py google_adk.py inspect_eval.py langchain.py openai_chat.py openai_responses.py pi.py pydantic_ai.py
-strands.py swe_agent.py
+gemini_cli.py google_adk.py inspect_eval.py langchain.py openai_chat.py openai_responses.py opencode.py pi.py
+pydantic_ai.py strands.py swe_agent.py
 parts.py       formats whose records are made of parts; trees.py: exports of the chats of web sites
 """

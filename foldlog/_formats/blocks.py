@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import dicts_in, text_or_empty
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog._formats.told import data_in, data_url, file_at, file_in, image_at, parts_in
 from foldlog.eventstore import Content
 
@@ -16,7 +16,7 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 _TEXTS = frozenset(("text", "input_text", "output_text"))
 _IMAGES = ("input_image", "computer_screenshot")
 _FILES = frozenset(("file", "audio", "video", "text-plain"))
-_WHERE = ("media_type", "mime_type", "mimeType", "mediaType"), ("data", "base64"), ("url", "image")
+_WHERE = ("media_type", "mime_type", "mimeType", "mediaType", "mime"), ("data", "base64"), ("url", "image")
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
 """The fields that say where an image is."""
 _Block = dict[str, Any]
@@ -45,10 +45,11 @@ def _part_of(block: Any) -> _Block | None:
         return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
     if kind != "image" and kind not in _FILES:
         return None
-    held = block["source"] if type(block.get("source")) is dict else block
+    held = {**block, **dict_or_empty(block.get("source"))}
     media_type, data, url = (next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE)
     url = data_url(media_type, data) if data and media_type else "" if data else url
-    return file_at(url, "image/" if kind == "image" else media_type) if url else None
+    name = text_or_empty(held.get("filename"))
+    return file_at(url, "image/" if kind == "image" else media_type, name) if url else None
 
 
 def shown_of(block: Any) -> _Block | None:
@@ -131,8 +132,12 @@ def said_in(content: Any) -> list[_Block]:
     return [part for block in blocks if (part := shown_of(block)) is not None]
 
 
-def thinking_of(text: str, signature: Any = None) -> _Block:
-    """Return what a model thought as a block, with its signature if that is a text."""
+def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
+    """Return what a model thought as a block, with its signature if that is a text; the block that only its server can
+    read if ``redacted`` is one.
+    """
+    if type(redacted) is str:
+        return {"type": "redacted_thinking", "data": redacted}
     signed = {"signature": signature} if type(signature) is str else {}
     return {"type": "thinking", "thinking": text, **signed}
 

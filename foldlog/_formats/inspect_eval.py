@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said_in, texts_of, thinking_of
+from foldlog._formats.blocks import kind_of, said_in, texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, around
 from foldlog._formats.format import Contained, FileReader, Format
@@ -181,13 +181,12 @@ def _text(read: RecordEvents) -> str:
 
 
 def _read_block(read: RecordEvents, block: Any) -> None:
-    match block:
-        case {"type": "reasoning", "redacted": True}:
-            read.thinking.append({"type": "redacted_thinking", "data": text_or_empty(block.get("reasoning"))})
-        case {"type": "reasoning"}:
-            read.thinking.append(thinking_of(text_or_empty(block.get("reasoning")), block.get("signature")))
-        case _:
-            read.parts += said_in(block)
+    if kind_of(block) == "reasoning":
+        text = text_or_empty(block.get("reasoning"))
+        redacted = text if block.get("redacted") is True else None
+        read.thinking.append(thinking_of(text, block.get("signature"), redacted))
+    else:
+        read.parts += said_in(block)
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:

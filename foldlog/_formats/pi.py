@@ -177,10 +177,9 @@ class PiDecoder(FollowingDecoder):
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
     """Return thinking as Anthropic's blocks, which is the form that events have. Signatures of others are opaque."""
-    signature = text_or_empty(block.get("thinkingSignature"))
-    if block.get("redacted") is True and is_signed:
-        return {"type": "redacted_thinking", "data": signature}
-    return thinking_of(text_or_empty(block.get("thinking")), signature if signature and is_signed else None)
+    signature = text_or_empty(block.get("thinkingSignature")) if is_signed else ""
+    redacted = signature if is_signed and block.get("redacted") is True else None
+    return thinking_of(text_or_empty(block.get("thinking")), signature or None, redacted)
 
 
 def _ran(message: dict[str, Any]) -> str:

@@ -104,21 +104,12 @@ def mended(
     """Yield the records of a source, and before those that cannot be read as many stored ones, of those that the source
     no longer has in their place: what was imported before it was damaged does not vanish. One that follows its stored
     record has the value ``FILLED``. In a log that was edited after them, they may be others: there none is yielded.
-    The value of a problem names a part of a record: the stored record that has this part stands for it.
     """
 
     key = partial(_key, source_id)
     keys = [key(each.record) for each in standing]
     sound = Counter(key(each.value) for each in records if each.problem is None)
-    gone, numbered = Counter(keys) - sound, [*enumerate(records)]
-    names = {
-        at: text_of(one.value)[1:-1] for at, one in numbered if one.problem and one.value not in (None, {}, FILLED)
-    }
-    there = [one.record for known, one in zip(keys, standing, strict=True) if names and known in sound]
-    held = {at: record for at, part in names.items() for record in there if part in text_of(record)}
-    whole = {key(record): record for record in held.values()}
-    yield from (records[at]._replace(value=FILLED) for at in held)
-    records = [one for at, one in numbered if at not in held]
+    gone = Counter(keys) - sound
     places: dict[str, list[int]] = {}
     for at, each in enumerate(keys):
         places.setdefault(each, []).append(at)
@@ -141,7 +132,7 @@ def mended(
         place = next_place + 1 if next_place is not None else stop
         unread.clear()
         if located is not None:
-            yield located._replace(value=whole.get(key(located.value), located.value)) if whole else located
+            yield located
 
 
 def joined(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none, within
+from foldlog._formats.record import dict_or_empty, text_or_none, within
 from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
@@ -143,12 +143,10 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
         if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
             replies[str(told["reply"]) if "reply" in told else event.id] = event
     for last in replies.values():
-        told, steps, cost = last.meta, dicts_in(last.meta.get("steps")), _cost(last.meta.get("cost"))
-        calls = told["calls"] if type(told.get("calls")) is int else len(steps) or 1
-        each, calls = (steps, 1) if steps and cost is None else ([_inner(told, "usage")], calls)
-        for number, usage in enumerate(each):
-            counted = usage_of(usage) | (LACKING if told.get("begun") is True else {})
-            yield _told_by(last, _name(told), counted, cost, calls, number or "")
+        told = last.meta
+        calls = told["calls"] if type(told.get("calls")) is int else 1
+        counted = usage_of(_inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
+        yield _told_by(last, _name(told), counted, _cost(told.get("cost")), calls)
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:

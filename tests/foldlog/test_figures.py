@@ -430,8 +430,8 @@ def agent_span():
 @pytest.mark.parametrize(
     "format, records, calls, cost, recorded",
     [
-        ("opencode", opencode_steps(cost=0), 5, 0.9075, 5),
-        ("opencode", opencode_steps(cost=0, error={"name": "APIError"}), 5, 0.9075, 5),
+        ("opencode", opencode_steps(cost=0), 5, 0.9075, 0),
+        ("opencode", opencode_steps(cost=0, error={"name": "APIError"}), 5, 0.9075, 0),
         ("opencode", opencode_steps(cost=0.5), 5, 0.5, 5),
         ("atif", atif_steps(), 5, 0.9075, 0),
         ("atif", atif_steps(cost_usd=0.5), 5, 0.5, 5),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -33,8 +32,8 @@ from foldlog._formats.files.readers import (
     elements,
     held_in,
     on_lines,
-    opened,
     record_in,
+    rows_in,
 )
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
@@ -116,11 +115,7 @@ def _beginning(path: Path) -> bytes:
 
 def _what_database(path: Path) -> str:
     """Return what a SQLite database is."""
-    try:
-        with opened(path) as database:
-            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    except sqlite3.Error:
-        tables = []
+    tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
     if (other := lookalike_of_tables(tables)) is not None:
         return what_it_is(other)
     return "is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
+from errno import EIO
 from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -137,9 +138,25 @@ class Array:
         raise UnreadableJson(f"holds no array under {key!r}")
 
 
-def opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
-    """Open a SQLite database as it lies there: its program may write to it."""
-    return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a SQLite database as it lies there: its program may write to it. Raises ``OSError``."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise OSError(EIO, str(error)) from error
+
+
+def rows_in(path: Path, query: str) -> list[Any]:
+    """Return what a query of a SQLite database finds; nothing where that cannot be asked."""
+    try:
+        with opened(path) as database:
+            return database.execute(query).fetchall()
+    except OSError:
+        return []
 
 
 class Placed:

@@ -1,0 +1,350 @@
+"""OpenCode: messages with their parts, from its storage folder, its database, or what ``opencode export`` writes.
+
+The records of a session are those of an export, in the order in which OpenCode reads its messages:
+
+    {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
+    {"info": {"id", "projectID", "title", …}}                 the session, at the end because each change is in it
+
+docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in other words. A message
+without an event is an Annotation, and so is an answer that failed. The session is an Annotation with its title; one
+that was reverted (``revert``) takes back the messages from there on. OpenCode writes parts and messages again, so a
+session grows by retractions: see ``Format.rewritten``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.blocks import kind_of, said, said_in, thinking_of
+from foldlog._formats.files.readers import Placed, opened, parsed, record_in, rows_in
+from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
+from foldlog._formats.json_text import parsed as parsed_text
+from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
+from foldlog._formats.record import (
+    Located,
+    at,
+    count_in,
+    dict_or_empty,
+    dicts_in,
+    has,
+    joined_text,
+    text_or_empty,
+    text_or_none,
+    time_at,
+    usage_told,
+    within,
+)
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import call_id_of, data_in, milliseconds_of, parts_as, role_of, session_of
+from foldlog.eventstore import Action, Content, Event, Observation, Retraction
+
+_Part = dict[str, Any]
+
+_has_info, _is_message = has(info=dict), has(info=dict, parts=list)
+
+
+def _is_session(record: Any) -> bool:
+    is_alone = _has_info(record) and record.keys().isdisjoint(("parts", "messages"))
+    return is_alone and "sessionID" not in record["info"]
+
+
+def _session_in(record: Any) -> str | None:
+    """Return the session that a record names."""
+    return text_or_none(within(record, "info", "id" if _is_session(record) else "sessionID"))
+
+
+def _matches(record: Any) -> bool:
+    """Return whether a record is a message that names its session, or a session that names its project."""
+    named = has(id=str, projectID=str) if _is_session(record) else has(sessionID=str, role=str)
+    return (_is_session(record) or _is_message(record)) and named(record["info"])
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+_SESSIONS = """SELECT id, (SELECT total(length(data)) FROM part WHERE session_id = session.id)
+FROM session ORDER BY time_created, id"""
+_SELECT = {
+    "session": "SELECT * FROM session WHERE id = ?",
+    "message": "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id",
+    "part": "SELECT id, session_id, message_id, data FROM part WHERE message_id = ? ORDER BY id",
+}
+_JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs"))
+_UNREAD = "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import again"
+
+
+class _Sessions(FileReader):
+    """Finds sessions in databases and storage folders. OpenCode leaves its storage behind when it moves to a database:
+    a session that the database beside a storage has is not read from the storage.
+    """
+
+    def holds(self, path: Path, begin: bytes) -> bool:
+        if not begin:
+            return (path / "session").is_dir() and (path / "message").is_dir()
+        is_database = begin.startswith(b"SQLite")
+        return is_database and (path.name == "opencode.db" or rows_in(path, f"EXPLAIN {_SESSIONS}") != [])
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        return _in_storage(path) if path.is_dir() else _in_database(path)
+
+
+def _in_storage(storage: Path) -> Iterator[Contained]:
+    """Yield the sessions of a storage. Messages of one that is gone are not read, as OpenCode reads none."""
+    moved = {name for name, _ in rows_in(storage.absolute().parent / "opencode.db", _SESSIONS)}
+    for session in sorted((storage / "session").glob("*/*.json")):
+        if (name := session.stem) not in moved:
+            yield Contained(name, Placed(0, partial(_records, partial(_files, storage, session), name)))
+
+
+def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Located]:
+    return map(record_in, [session] if table == "session" else sorted((storage / table / of).glob("*.json")))
+
+
+def _in_database(path: Path) -> Iterator[Contained]:
+    log = path.with_name(f"{path.name}-wal")
+    unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+    with opened(path) as database:
+        for session, size in database.execute(_SESSIONS):
+            yield Contained(session, Placed(int(size), partial(_in_tables, path, session, unread)))
+            unread = []
+
+
+def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
+    yield from unread
+    with opened(path) as database:
+        database.row_factory = sqlite3.Row
+        yield from _records(partial(_rows, path, database), session)
+
+
+def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[Located]:
+    """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in ``time``."""
+    for row in map(dict, database.execute(_SELECT[table], (of,))):
+        told: _Part = {}
+        data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
+        for column, value in row.items():
+            *names, last = column.replace("_id", "ID").split("_")
+            if value is not None:
+                holder = reduce(lambda held, name: held.setdefault(name, {}), names, told)
+                known = parsed_text(value) if column in _JSON else None
+                holder[last] = value if known is None else known
+        yield data._replace(value={**dict_or_empty(data.value), **told})
+
+
+def _records(read: Callable[[str, str], Iterator[Located]], session: str) -> Iterator[Located]:
+    """Yield the messages of a session, and the session. A message is not read without all of its parts."""
+    for message in read("message", session):
+        parts = [] if message.problem else [*read("part", text_or_empty(within(message.value, "id")))]
+        told = {"info": message.value, "parts": [part.value for part in parts]}
+        yield from [part for part in parts if part.problem] or [message._replace(value=told)]
+    yield from (each._replace(value={"info": each.value}) for each in read("session", session))
+
+
+# -- records to events ------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    **dict.fromkeys(("agent", "step-start", "step-finish", "snapshot", "patch", "retry"), ""),
+    "compaction": "What did we do so far?",
+    "subtask": "The following tool was executed by the user",
+}
+"""What OpenCode tells its model in the place of a part; nothing of those that are not read."""
+_IN_WORDS = ("text/plain", "application/x-directory")
+"""Types of files whose words are texts beside them."""
+_USAGE = {
+    "prompt_tokens": ("input", "read", "write"),
+    "cached_tokens": ("read",),
+    "cache_write_tokens": ("write",),
+    "completion_tokens": ("output", "reasoning"),
+    "reasoning_tokens": ("reasoning",),
+}
+
+
+class _Decoder(FollowingDecoder):
+    """Records of one session to events. Of what is shown it knows the id of the message."""
+
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
+        sessions = [None, *filter(_is_session, records)]
+        self._parent = text_or_empty(within(sessions[-1], "info", "parentID"))
+        """The session that started this one, which the last record tells."""
+        self._messages: dict[str | None, tuple[int, _Part | None]] = {}
+        """The version before each message, and its part that asks for a compaction."""
+
+    def read(self, read: RecordEvents, record: _Part) -> None:
+        info, parts = record["info"], dicts_in(record.get("parts"))
+        read.known = read.origin.id or ""
+        if read.version == 0 and self._parent:
+            read.meta["parent"] = f"{self.options.prefix}{self._parent}"
+        role = "session" if _is_session(record) else info.get("role") or "message"
+        if role == "session":
+            if reverted := self._messages.get(text_or_none(within(info, "revert", "messageID"))):
+                read.add(Retraction, version=reverted[0])
+            read.meta |= {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
+        elif read.known:
+            asked = next((part for part in parts if part.get("type") == "compaction"), None)
+            self._messages[read.known] = self.next_id, asked
+        if role == "assistant":
+            read.meta |= _usage(info, parts)
+            is_aborted = within(info, "error", "name") == "MessageAbortedError"
+            is_said = is_aborted and any(part.get("type") not in ("step-start", "reasoning") for part in parts)
+            if not self._condense(read, info, parts) and (is_said or not info.get("error")):
+                _read_response(read, parts)
+        elif role == "user":
+            read.parts = _told([part for part in parts if part.get("mime") not in _IN_WORDS])
+            told = {part.get("synthetic") is True for part in parts if part.get("type") == "text"}
+            read.say("environment" if told == {True} else "user", as_text=True)
+        read.close(str(role), None)
+
+    def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
+        """Add the condensation that a summary is, if OpenCode goes on from it."""
+        parent = text_or_empty(info.get("parentID"))
+        _, asked = self._messages.get(parent, (0, None))
+        done = info.get("summary") is True and info.get("finish") and not info.get("error")
+        summary = "\n".join(text_or_empty(part.get("text")) for part in parts if part.get("type") == "text")
+        if not done or asked is None or not summary:
+            return False
+        names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
+        end, tail = names.index(parent), asked.get("tail_start_id")
+        kept = names[names.index(tail) : end] if tail in names else []
+        reason = "tokens" if asked.get("auto") is True else "request"
+        read.condense(kept.__contains__, summary, {"reason": reason}, offset=0)
+        return True
+
+
+def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
+    """Add what a model says in each step, its calls, and their results. Thinking that nothing follows is that of the
+    next step.
+    """
+    name, steps = read.response, 0
+    for are_calls, some in groupby(parts, lambda part: part.get("type") == "tool"):
+        if are_calls:
+            tools = [*some]
+            calls = [read.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID")) for tool in tools]
+            for call, tool in zip(calls, tools, strict=True):
+                read.answer(call, **_result(dict_or_empty(tool.get("state"))))
+            steps += 1
+            read.response = f"{name}/{steps}"
+            continue
+        for part in some:
+            if part.get("type") == "step-start":
+                read.say("agent", as_text=True)
+            elif part.get("type") == "reasoning":
+                signed = dict_or_empty(within(part, "metadata", "anthropic"))
+                text = text_or_empty(part.get("text"))
+                read.thinking.append(thinking_of(text, signed.get("signature"), signed.get("redactedData")))
+            else:
+                read.parts += _told([part])
+    read.say("agent", as_text=True)
+
+
+def _told(parts: list[_Part]) -> list[_Part]:
+    """Return the parts of a content that a model is told."""
+    return said_in([_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True])
+
+
+def _result(state: _Part) -> _Part:
+    """Return what a model is told of a call, and whether that is an error."""
+    match state:
+        case {"status": "completed", "time": {"compacted": int()}}:
+            return {"content": "[Old tool result content cleared]"}
+        case {"status": "completed"}:
+            return {"content": said([*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))])}
+        case {"status": "error", "metadata": {"interrupted": True, "output": str(told)}}:
+            return {"content": told}
+        case {"status": "error"}:
+            return {"content": text_or_empty(state.get("error")), "is_error": True}
+    return {"content": "[Tool execution was interrupted]", "is_error": True}
+
+
+def _usage(info: _Part, parts: list[_Part]) -> _Part:
+    """Return the usage of a response: that of its steps together, or if none tells it that of the message."""
+    steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
+    flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
+    counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
+    told = {"model": info.get("modelID"), "reply": info.get("id"), "cost": info.get("cost")}
+    return usage_told(counts, **told, calls=len(flat) if len(flat) > 1 else None)
+
+
+# -- events to records ------------------------------------------------------------------------------------------------
+
+_BY_USER = {"role": "user", "agent": "build", "model": {"providerID": "", "modelID": ""}}
+_NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+_RUN = {"path": {"cwd": "", "root": ""}, "cost": 0, "tokens": _NO_TOKENS}
+_BY_AGENT = {"role": "assistant", "modelID": "", "providerID": "", "mode": "build", "agent": "build", **_RUN}
+_SESSION: _Part = dict.fromkeys(("slug", "title", "version", "projectID", "directory"), "")
+_SESSION["time"] = {"created": 0, "updated": 0}
+
+
+class _Encoder(PairsEncoder):
+    """Events of one history to messages."""
+
+    _session = ""
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        self._session = _session_in(record) or self._session
+        super().follow(events, None if _is_session(record) else record)
+
+    def written(self, events: Sequence[Any]) -> list[_Part]:
+        return [self._message(event, _texts(event.content)) for event in events]
+
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[_Part]:
+        thought = said_before(calls)
+        return [self._message(calls[0], [*(_texts(thought) if thought else ()), *map(_tool, calls, results)])]
+
+    def _message(self, event: Event, parts: list[_Part]) -> _Part:
+        session = self._session = self._session or f"ses_{session_of(event)}"
+        name, by_agent = f"msg_{event.id:012}", role_of(event) == "assistant"
+        told = {"parentID": self.last or name, **_BY_AGENT} if by_agent else _BY_USER
+        self.last = name
+        ids: _Part = {"sessionID": session, "messageID": name}
+        ids |= {} if by_agent or event.source == "user" else {"synthetic": True}  # there is no role of a system
+        numbered = [{"id": f"prt_{event.id:012}_{place}", **ids, **part} for place, part in enumerate(parts)]
+        info = {"id": name, "sessionID": session, "time": {"created": milliseconds_of(event)}, **told}
+        return {"info": info, "parts": numbered}
+
+
+def _tool(call: Action, result: Observation | None) -> _Part:
+    told: _Part = {"status": "pending", "raw": ""}
+    if result is not None:
+        text, time = joined_text(result.content), {"start": milliseconds_of(call), "end": milliseconds_of(result)}
+        told = {"status": "completed", "output": text, "title": "", "metadata": {}, "time": time}
+        told = {"status": "error", "error": text, "time": time} if result.is_error else told
+    state = {**told, "input": arguments_of(call)}
+    return {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
+
+
+def _texts(content: Content) -> list[_Part]:
+    return parts_as(
+        content,
+        lambda text: {"type": "text", "text": text},
+        lambda url, name: {"type": "file", "mime": data_in(url)[0] or "image/png", "url": url, "filename": name},
+    )
+
+
+def _document(records: Iterable[Any]) -> _Part:
+    """Return the document of a session, as ``opencode export`` writes it."""
+    each = list(records)
+    sessions = [{"info": {"id": first_named(_session_in)(each) or "", **_SESSION}}, *filter(_is_session, each)]
+    return {**sessions[-1], "messages": [record for record in each if not _is_session(record)]}
+
+
+FORMAT = Format(
+    name="opencode",
+    matches=_matches,
+    accepts=lambda record: _is_session(record) or _is_message(record),
+    expected="a message of OpenCode with an object under 'info' and an array under 'parts'",
+    time=lambda record: (time_at(within(record, "info", "time", "created"), 1000), None),
+    decoder=_Decoder,
+    encoder=_Encoder,
+    conversation=first_named(_session_in),
+    beside=lambda fields, records: ([{"info": fields["info"]}] if "info" in fields else [], ()),
+    files=_Sessions(),
+    rewritten=True,
+    kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
+    document=_document,
+    source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
+    changed_at=lambda record: time_at(within(record, "info", "time", "updated"), 1000),
+)
