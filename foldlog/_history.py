@@ -620,8 +620,8 @@ class History:
         its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began
         before does not end. Cost: the condensations and the idempotency keys of the history, its companions, and the
         sums that lists keep; of an imported event, all events, those of its forks too: records that repeat its content
-        go with it. One that cannot be read is named in ``unconfirmed``. Events that others append during the call count
-        as later ones.
+        go with it. One that cannot be read is named in ``unconfirmed``. What others append during the call, before the
+        events are redacted, is redacted as if it were there before.
         """
         from foldlog._maintenance import cleared, redacted
         from foldlog._reports.sums import KeptSums

@@ -316,17 +316,28 @@ def redacted(
     own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
     unread: list[str] = []
     named = {conversation: [*store.events(conversation, own_id, own_id + 1)] if own_id >= 0 else []}
-    goes = all_that_goes(store, named, unread, with_summaries=with_summaries, with_copies=not alone)
-    records = records_that_go(store, shown_by(store, goes), unread)
-    others = {name: [each.id for each in its] for name, its in goes.items()}
-    ids = {name: [*others.get(name, ()), *records.get(name, ())] for name in {**others, **records}}
-    touched = {conversation}
-    for name, its in ids.items():
-        with suppress(ConversationErased):  # since it was found
-            touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
-    sources = source_files(store, [*map(store.conversation, sorted(touched))])
+    of_records: dict[tuple[str, int], list[Event]] = {}
     options: Any = {"reason": reason, "by": by, "complete": False}
-    receipt = redact.redact(store, conversation, event_id, others=others, records=records, **options)
+    receipt: RedactionReceipt | None = None
+    chosen: set[tuple[str, int]] = set()
+    while True:  # until others have appended nothing that has to go too
+        named = all_that_goes(store, named, unread, with_summaries=with_summaries, with_copies=not alone)
+        records = records_that_go(store, shown_by(store, named), unread, of_records)
+        others = {name: [each.id for each in its] for name, its in named.items()}
+        ids = {name: [*others.get(name, ()), *records.get(name, ())] for name in {**others, **records}}
+        now = {(name, each) for name, its in ids.items() for each in its}
+        if receipt is not None and now <= chosen:
+            break
+        chosen |= now
+        touched = {conversation}
+        for name, its in ids.items():
+            with suppress(ConversationErased):  # since it was found
+                touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
+        sources = source_files(store, [*map(store.conversation, sorted(touched))])
+        before = receipt
+        receipt = redact.redact(store, conversation, event_id, others=others, records=records, **options)
+        if before is not None and receipt.position is None:
+            receipt = receipt._replace(position=before.position)
     for name, paths in sources.items():
         keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
@@ -433,10 +444,15 @@ def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, li
     return shown
 
 
-def records_that_go(store: Store, shown: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[int]]:
+def records_that_go(
+    store: Store,
+    shown: Mapping[str, Sequence[Event]],
+    unread: list[str],
+    of_records: dict[tuple[str, int], list[Event]],
+) -> dict[str, list[int]]:
     """Return the events whose packed records may repeat the content of those that these conversations show, and go with
-    them. An event that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking
-    their records.
+    them. ``of_records`` keeps the records of the shown events for a call after a redaction has taken them. An event
+    that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking their records.
     """
     from foldlog._matching import records_with
     from foldlog._reports.unreadable import sound
@@ -453,18 +469,18 @@ def records_that_go(store: Store, shown: Mapping[str, Sequence[Event]], unread: 
             of_gone = [
                 each
                 for first in {event.id - place_of(event) for event in imported[row.id]}
-                for each in _of_record(store, row.id, first)
+                for each in of_records.setdefault((row.id, first), _of_record(store, row.id, first))
             ]
             records[row.id] = records_with(imported[row.id], of_gone, (each.event for each in logged))
     return records
 
 
-def _of_record(store: Store, conversation: str, first: int) -> Iterable[Event]:
+def _of_record(store: Store, conversation: str, first: int) -> list[Event]:
     """Return the events of the record that begins with an event; none where one of them cannot be read."""
     with suppress(CorruptEvent):
         (event,) = store.events(conversation, first, first + 1)
         return [*store.events(conversation, first, first + events_of(event))]
-    return ()
+    return []
 
 
 def holders(

@@ -240,6 +240,29 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: St
     assert problems(store) == []
 
 
+def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monkeypatch: pytest.MonkeyPatch):
+    store.fork("c", 4, "f")
+    quote = CondensationAction(forgotten_event_ids=[0], summary="SECRET late", summary_offset=1)
+    copy = Message(source="user", content="it said SECRET asked")
+    late = iter([[("c", quote), ("c/+beside", copy)], [("f", quote)]])
+    choose = maintenance.records_that_go
+
+    def choose_then_append(*given: Any) -> dict[str, list[int]]:
+        chosen = choose(*given)
+        for name, event in next(late, []):
+            store.append(name, event, expected_version=ANY_VERSION)
+        return chosen
+
+    monkeypatch.setattr(maintenance, "records_that_go", choose_then_append)
+    receipt = redacted(store, 0, with_summaries=True)
+    quotes = [("c", 4), ("c/+beside", 0), ("f", 4)]
+    assert sorted(receipt.quotes) == [Quote(name, event_id, redacted=True) for name, event_id in quotes]
+    assert (receipt.event_ids, receipt.position is None) == ((0, 4), False)
+    assert b"SECRET late" not in stored(store)
+    assert b"SECRET asked" not in stored(store)
+    assert problems(store) == []
+
+
 def test_the_id_of_a_summary_stands_for_its_condensation(store: Store):
     store.append(
         "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4

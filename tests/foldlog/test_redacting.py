@@ -543,7 +543,7 @@ def test_a_fork_that_is_erased_while_records_are_looked_for_does_not_stop_a_reda
         assert SWORDFISH not in repr(list(histories["sound"].events()))
 
 
-def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_later(with_forks: Path, monkeypatch: Any):
+def test_a_record_that_a_fork_appends_while_records_are_looked_for_goes_too(with_forks: Path, monkeypatch: Any):
     with api.open(with_forks) as histories:
         really, fork = _matching.records_with, histories["sound"]
 
@@ -555,6 +555,6 @@ def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_late
 
         monkeypatch.setattr(_matching, "records_with", meanwhile)
         histories["c"].redact(1, reason="asked to")
-        assert SWORDFISH not in repr(list(fork.events(0, 4)))
-        assert SWORDFISH in json.dumps(list(fork.export())[-1]), "what is appended after a redaction stays too"
+        assert fork.version() > 4
+        assert SWORDFISH not in repr(list(fork.events())) + json.dumps(list(fork.export()))
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())

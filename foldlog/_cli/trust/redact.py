@@ -169,7 +169,7 @@ def run(
             quotes = {(name, event.id) for name, events_of in goes.items() for event in events_of} - asked
             shown = shown_by(store, named)
             going = {(name, event.id) for name, events_of in goes.items() for event in events_of}
-            repeating = records_that_go(store, shown, [])
+            repeating = records_that_go(store, shown, [], {})
             left = ((name, [each for each in ids if (name, each) not in going]) for name, ids in repeating.items())
             records = {name: ids for name, ids in left if ids}
         if (searches or dry_run) and not as_json:
