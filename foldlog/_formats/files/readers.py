@@ -208,11 +208,11 @@ def around(path: Path, key: str) -> dict[str, Any]:
 
 
 def in_document(
-    path: Path, key: str, name_in: Callable[[Any], str | None], before: Sequence[str] = (), after: str = ""
+    path: Path, key: str, name_in: Callable[[Any], str | None], before: Sequence[str], after: str = ""
 ) -> Iterator[Contained]:
-    """Yield the history in a document: the elements of the array ``key``, after an object with the fields ``before``,
-    if any are named, and before one with all others, if there are more; with ``after``, that one has them under this
-    name. ``name_in`` returns its name in the fields. Raises what ``around`` raises.
+    """Yield the history in a document: the elements of the array ``key``, after an object with the fields ``before``
+    and before one with all others, if there are more; with ``after``, that one has them under this name. ``name_in``
+    returns its name in the fields. Raises what ``around`` raises.
     """
     records = partial(_with_around, path, key, before, after)
     yield Contained(name_in(around(path, key)) or None, Placed(path.stat().st_size, records))
@@ -220,8 +220,7 @@ def in_document(
 
 def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Iterator[Located]:
     held = around(path, key)
-    if before:
-        yield at(str(path), {name: held.pop(name) for name in before if name in held})
+    yield at(str(path), {name: held.pop(name) for name in before if name in held})
     yield from Array(path, key=key)
     if held or after:
         yield at(str(path), {after: held} if after else held)

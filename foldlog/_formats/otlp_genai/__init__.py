@@ -108,9 +108,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    told = message.get("parts") if type(message.get("parts")) is list else message.get("content")
-    several = told if type(told) is list else [text_or_empty(told)]
-    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in several])
+    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in message["parts"]])
 
 
 def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

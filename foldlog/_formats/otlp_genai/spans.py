@@ -13,7 +13,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_i
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parsed
 from foldlog._formats.otlp_genai.exports import is_export, requests_in
-from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, refused, text_or_empty
+from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, has, refused, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -37,6 +37,7 @@ _SILENT = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
 )
 _SENT = ("input", "output")
+_has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 """The keys of what a collector writes, of which one is in each request."""
@@ -80,7 +81,7 @@ class TracedSpan:
         if self._does in _OF_MODELS and not found["input"] and not found["output"]:
             for of, attributes in events:
                 found["output" if of == "gen_ai.choice" else "input"] += _in_event(text_or_empty(of), attributes)
-        told = {name: [each if "parts" in each else _message(dict(each)) for each in found[name]] for name in _SENT}
+        told = {name: [each if _has_parts(each) else _message(dict(each)) for each in found[name]] for name in _SENT}
         told["system"] = [{"role": "system", "parts": found["system"]}] if found["system"] else []
         return {name: messages for name, messages in told.items() if messages}
 
