@@ -25,9 +25,9 @@ from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import parsed
 from foldlog._formats.messages import spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, span_of
+from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, message_of, span_of
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
 from foldlog.eventstore import Annotation, Content, Event, Retraction
@@ -131,7 +131,7 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
         place = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
     if place and kind in ("blob", "uri", "image") and "image" in (kind, modality):
         return image_at(place)
-    if kind in ("blob", "uri", "file"):
+    if kind in ("blob", "uri", "file") and "file" not in part:
         text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
     return {"type": "text", "text": text} if kind in _IN_WORDS and text else part
 
@@ -163,6 +163,9 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
 # -- events to spans ---------------------------------------------------------------------------------------------------
 
 
+_OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
+
+
 class _Encoder(OpenAIChatEncoder):
     """Events of one history to spans: one for each reply of a model, with all that it was sent, as a chat has it."""
 
@@ -180,7 +183,8 @@ class _Encoder(OpenAIChatEncoder):
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         """Return a span for a message of the model; the others are part of the next one."""
         spans: list[Any] = []
-        for message in map(_message, super().written(events)):
+        for chat in super().written(events):
+            message = message_of({key: chat[key] for key in _OF_CHAT if key in chat})
             self._newest = None if message["role"] == "assistant" else events[-1]
             spans += [self._span(events[-1], [message])] if self._newest is None else ()
             self._sent.append(message)
@@ -207,19 +211,6 @@ class _Encoder(OpenAIChatEncoder):
             "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in told.items()],
         }
         return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
-
-
-def _message(chat: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat message as the conventions have it."""
-    content = chat["content"]
-    said = joined_text(tuple(content) if type(content) is list else content or "")
-    if chat["role"] == "tool":
-        parts = [{"type": "tool_call_response", "id": chat.get("tool_call_id"), "response": said}]
-    else:
-        parts = [{"type": "text", "content": said}] if said else []
-        for call in chat.get("tool_calls", ()):
-            parts.append({"type": "tool_call", "id": call.get("id"), **call["function"]})
-    return {"role": chat["role"], "parts": parts}
 
 
 # -- the format --------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class TracedSpan:
         if self._does in _OF_MODELS and not found["input"] and not found["output"]:
             for of, attributes in events:
                 found["output" if of == "gen_ai.choice" else "input"] += _in_event(text_or_empty(of), attributes)
-        told = {name: [each if _has_parts(each) else _message(dict(each)) for each in found[name]] for name in _SENT}
+        told = {name: [each if _has_parts(each) else message_of(dict(each)) for each in found[name]] for name in _SENT}
         told["system"] = [{"role": "system", "parts": found["system"]}] if found["system"] else []
         return {name: messages for name, messages in told.items() if messages}
 
@@ -129,7 +129,7 @@ def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"role": role} | told] if name == f"gen_ai.{role}.message" else []
 
 
-def _message(told: dict[str, Any]) -> dict[str, Any]:
+def message_of(told: dict[str, Any]) -> dict[str, Any]:
     """Return a message as the conventions have it, with what else it has of its own."""
     text, given, calls = (told.pop(key, None) for key in ("content", "contents", "tool_calls"))
     parts = [*_parts(text), *_in_order(given)]
@@ -139,9 +139,13 @@ def _message(told: dict[str, Any]) -> dict[str, Any]:
         parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
     function = dict_or_empty(told.pop("function_call", None))
     function |= {key: told.pop(name) for key, name in _FUNCTION.items() if name in told}
-    called = [{**call, **dict_or_empty(call.get("function"))} for call in _in_order(parsed(calls))]
-    called += [function] if function else ()
-    return {**told, "parts": [*parts, *({**call, "type": "tool_call"} for call in called)]}
+    called = [*_in_order(parsed(calls)), *([function] if function else ())]
+    return {**told, "parts": [*parts, *map(_call, called)]}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    flat = call | dict_or_empty(call.get("function")) | {"type": "tool_call"}
+    return {key: value for key, value in flat.items() if key != "function"}
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

@@ -134,6 +134,12 @@ def test_what_was_sent_is_read_once(tmp_path):
     assert one.timestamp.isoformat() == "1970-01-01T00:00:02.500000+00:00"
 
 
+def test_an_image_that_is_written_is_read_again():
+    content = {"type": "text", "text": "so?"}, {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
+    asked, _ = decode(encode([Message(id=0, source="user", content=content)], NAME), NAME)
+    assert asked.content == content
+
+
 def test_what_a_span_no_longer_sends_is_taken_back(tmp_path):
     less = chat("c3", 6, [said("user", "sum: 9 km")], [said("assistant", "18 km")])
     events = read(tmp_path, request(*SPANS, less))
