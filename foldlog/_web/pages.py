@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,22 +41,20 @@ class Pages:
         self._store, self._prices = store, prices or Prices()
         self._limit, self._model = limit, model
         self._lock = threading.Lock()
-        self._folds = Recent[str, tuple[threading.Lock, PageFold]](_KEPT)
+        self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
+        """Each with a lock for its use; without a fold before the first one, and while it is used."""
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
         """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises."""
-        lock, _ = self._entry(conversation)
-        with lock:
-            fold = self._caught_up(conversation)
+        with self._fold(conversation) as fold:
             row = self._store.conversation(conversation)._replace(version=fold.version)
             document = fold.document(near_the_ends(self._store, row), since if since <= fold.version else 0)
         return replace(document, models=models_of(self._store, conversation, self._prices))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
         """Return the lines of the events ``start`` to ``stop``."""
-        lock, _ = self._entry(conversation)
-        with lock:
-            return self._caught_up(conversation).gists[start:stop]
+        with self._fold(conversation) as fold:
+            return fold.gists[start:stop]
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         """Return an event in full, or None where there is none with this id."""
@@ -76,36 +75,27 @@ class Pages:
                 if hits >= _HITS_MAX:
                     return
 
-    def _begun_again(self, conversation: str, lock: threading.Lock) -> PageFold:
-        fold = PageFold(self._store, conversation, self._limit, self._model)
-        with self._lock:
-            self._folds[conversation] = lock, fold
-        return fold
-
-    def _entry(self, conversation: str) -> tuple[threading.Lock, PageFold]:
+    @contextmanager
+    def _fold(self, conversation: str) -> Iterator[PageFold]:
+        """Yield the fold of a conversation with all of its events, for one request at a time."""
         self._store.conversation(conversation)
         with self._lock:
-            entry = self._folds.pop(conversation, None)
-            if entry is None:
-                entry = threading.Lock(), PageFold(self._store, conversation, self._limit, self._model)
-            self._folds[conversation] = entry
-            return entry
-
-    def _caught_up(self, conversation: str) -> PageFold:
-        lock, fold = self._folds.get(conversation) or self._entry(conversation)
-        try:
+            self._folds[conversation] = lock, folds = self._folds.get(conversation, (threading.Lock(), []))
+        with lock:
+            fold = folds.pop() if folds else self._begun(conversation)  # one that takes a part of the events is gone
             past = self._store.query(conversation, lambda reading: (reading.key, reading.redactions, reading.lineage))
             if past != (fold.key, fold.redactions, fold.borders):
-                fold = self._begun_again(conversation, lock)  # it holds content that was erased, or a parent's name
-            fold.take(self._store.log(conversation, fold.version))
-        except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
-            fold = self._begun_again(conversation, lock)
-            fold.take(self._store.log(conversation))
-        except BaseException:  # it took only a part of the events: the next request begins again
-            with self._lock:
-                self._folds.pop(conversation, None)
-            raise
-        return fold
+                fold = self._begun(conversation)  # it holds content that was erased, or a parent's name
+            try:
+                fold.take(self._store.log(conversation, fold.version))
+            except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
+                fold = self._begun(conversation)
+                fold.take(self._store.log(conversation))
+            folds.append(fold)
+            yield fold
+
+    def _begun(self, conversation: str) -> PageFold:
+        return PageFold(self._store, conversation, self._limit, self._model)
 
 
 _HIDDEN = frozenset(

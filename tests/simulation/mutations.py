@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import IdempotencyConflict, Observation, Redaction
@@ -98,10 +99,6 @@ def _without_redactions(original: Any) -> Any:
 
 def _follow_without_redactions(original: Any) -> Any:
     return lambda placed: (each for each in original(placed) if not _is_redaction(each))
-
-
-def _page_as_it_was(original: Any) -> Any:
-    return lambda self, conversation, lock: self._folds[conversation][1]
 
 
 def _is_redaction(each: Any) -> bool:
@@ -193,7 +190,7 @@ MUTATIONS = {
     ),
     "search": Mutation("redactions are not applied", "_search.index:SearchIndex.apply", _without_redactions),
     "audit file": Mutation("redacted events stay", "_reports.audit_database:AuditTables._replace", lambda _: _nothing),
-    "serve": Mutation("a page is not begun again", "_web.pages:Pages._begun_again", _page_as_it_was),
+    "serve": Mutation("a page is not begun again", "_web.pages:Pages._begun", lru_cache),
     "together": Mutation(
         "the last one is the first", "_aio:append_all", lambda was: lambda store, some: was(store, some[::-1])
     ),
