@@ -380,21 +380,16 @@ def from_plain(plain: Any) -> Any:
     """Return the value that was given to ``to_plain``."""
     kind = type(plain)
     if kind is list:
-        return [from_plain(each) if type(each) in _NESTED else each for each in plain]
+        return [from_plain(each) for each in plain]
     if kind is not dict:
         return plain
     if len(plain) == 1:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    value = plain.copy()
-    for key, each in plain.items():
-        if type(each) in _NESTED:
-            value[key] = from_plain(each)
-    return value
+    return {key: from_plain(each) for key, each in plain.items()}
 
 
-_NESTED = (dict, list)
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,
     "$tuple": lambda inside: tuple(from_plain(each) for each in inside),
