@@ -28,6 +28,7 @@ from foldlog._copies import path_in, stores_in
 from foldlog._formats.files.found import files_below
 from foldlog._formats.packing import place_of
 from foldlog._formats.past import is_of, recorded
+from foldlog._open_files import open_database, parts_of
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog._values import named_in, values_in
@@ -361,15 +362,15 @@ def _store_has(path: str, holds: Holds) -> bool:
 
 def _parts(path: str) -> Iterator[bytes]:
     """Yield the bytes of a file in parts that overlap; of a page what it tells, also what it holds compressed."""
-    with open(path, "rb") as file:
-        is_page, before = False, b""
-        for text in texts_of_page(file):
-            is_page = True
-            yield text
-        file.seek(0)
-        while not is_page and (chunk := file.read(_CHUNK_BYTES)):
-            yield before + chunk
-            before = chunk[-_OVERLAP_BYTES:]
+    is_page, before = False, b""
+    if open_database(path) is None:
+        with open(path, "rb") as file:
+            for text in texts_of_page(file):
+                is_page = True
+                yield text
+    for chunk in () if is_page else parts_of(path, _CHUNK_BYTES):
+        yield before + chunk
+        before = chunk[-_OVERLAP_BYTES:]
 
 
 def _without_kept(event: Event) -> list[Any]:

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from foldlog._open_files import SQLITE, parts_of
 from foldlog.eventstore import InvalidOption
 from foldlog.eventstore.recorders.sqlite.replacing import made_beside, sync
 
-_DATABASE = b"SQLite format 3\0"
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 
 
@@ -67,10 +67,7 @@ def check_target(path: Path) -> None:
 
 def is_database(path: Path) -> bool:
     """Return whether a file is a SQLite database."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_DATABASE)) == _DATABASE
+    return path.is_file() and next(parts_of(path, len(SQLITE)), b"") == SQLITE
 
 
 def _is_device(path: Path) -> bool:

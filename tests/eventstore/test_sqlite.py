@@ -31,10 +31,9 @@ from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
-from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.statements import statements as statements_of
@@ -544,12 +543,12 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
     path: str, monkeypatch: pytest.MonkeyPatch, tells: bool
 ):
     if not tells:
-        monkeypatch.setattr(StoreFile, "index_of_log", lambda _: None)
+        monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
-        writing = store._recorder._writing  # type: ignore[attr-defined]
-        writing.connection = FollowedBy(writing.connection, "COMMIT", committed_by_another(path, ERASED))
+        ours = store._recorder._writing  # type: ignore[attr-defined]
+        ours.connection = FollowedBy(ours.connection, "COMMIT", committed_by_another(path, ERASED))
         store.append("c1", HI, expected_version=2)
         with pytest.raises(ConversationErased):
             store.append("c1", HI, expected_version=3)
@@ -558,7 +557,7 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
 def test_two_writers_in_turn_see_what_the_other_has_appended(path: str, monkeypatch: pytest.MonkeyPatch, tells: bool):
     if not tells:
-        monkeypatch.setattr(StoreFile, "index_of_log", lambda _: None)
+        monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as one, open_store(path) as other:
         for version in range(0, 12, 3):
             one.append("c1", HI, expected_version=version)

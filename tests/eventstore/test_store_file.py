@@ -167,6 +167,31 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         assert contents(path) == ["in the copy"]
 
 
+def remove_log(path: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+
+
+def read_file(path: Path) -> None:
+    """Read it and close it, which takes SQLite's locks away: another process then takes itself for the last one."""
+    path.read_bytes()
+    subprocess.run(
+        [sys.executable, "-c", f"import sqlite3; sqlite3.connect({str(path)!r}).execute('VACUUM')"], check=True
+    )
+
+
+@pytest.mark.parametrize("lose", [remove_log, read_file])
+def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path, lose):
+    lose(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open, and nothing was written"):
+            append(store, "never")
+    with pytest.raises(StoreUnavailable, match=r"-wal was removed"):
+        vacuum(store)
+    assert back_up(store, str(tmp_path / "saved.db")).findings == ()
+    assert contents(tmp_path / "saved.db") == ["before"]
+
+
 @pytest.mark.parametrize(
     "change, events, opened", [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")]
 )

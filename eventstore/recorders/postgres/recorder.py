@@ -302,14 +302,7 @@ class PostgresRecorder(Recorder):
 
 
 _recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()
-
-
-def _renew_after_fork() -> None:
-    for recorder in _recorders:
-        recorder._after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_renew_after_fork)
+os.register_at_fork(after_in_child=lambda: [*map(PostgresRecorder._after_fork_in_child, _recorders)])
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:

@@ -344,7 +344,7 @@ class SQLiteRecorder(Recorder):
         with self._queue.alone() as deadline:
             self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
-            self._file.check()
+            self._writing.check()
             with self._checkpoints.beside_commits:
                 yield connection
 

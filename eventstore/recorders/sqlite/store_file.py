@@ -6,7 +6,7 @@ other process opens. So the name is made absolute once, and every write transact
 with the file that was opened: device, inode, and the number of its names.
 
 The database file is never opened here: closing any descriptor of a file drops all POSIX locks that the process holds
-on it, SQLite's among them.
+on it, SQLite's among them. Another process then takes itself for the last one, and removes the log when it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from foldlog.eventstore.recorders.sqlite import process_forks
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _INTEGER_MAX: Final = 2**63 - 1
-_DESCRIPTORS: Final = "/proc/self/fd"
+_DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+TO_SAVE: Final = "what this process can still read, save with 'histories.maintenance.back_up(path)' before it ends"
 
 
 class WrongFile(OperationalError):
@@ -173,19 +174,6 @@ class StoreFile:
         """Return whether its file system is mounted read-only: the file's permissions then do not matter."""
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
-    def index_of_log(self) -> int | None:
-        """Return the descriptor with which SQLite has the log's index open in this process; None if the system does not
-        tell. It is closed with the last connection.
-        """
-        found = []
-        with contextlib.suppress(OSError):
-            index = os.stat(f"{self.path}-shm")
-            for descriptor in map(int, os.listdir(_DESCRIPTORS)):
-                with contextlib.suppress(OSError):  # closed since it was listed
-                    if os.path.samestat(os.fstat(descriptor), index):
-                        found.append(descriptor)
-        return found[0] if len(found) == 1 else None
-
     # -- while it is open ---------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "") -> None:
@@ -208,8 +196,7 @@ class StoreFile:
         except (FileNotFoundError, NotADirectoryError):
             raise WrongFile(
                 f"{self.name} was removed or renamed while it was open, and nothing was written; "
-                f"put the file back; what this process can still read, save with "
-                f"'histories.maintenance.back_up(path)' before it ends"
+                f"put the file back; {TO_SAVE}"
             ) from None
         found = status.st_ino, status.st_dev, status.st_nlink
         if found == self._opened:
@@ -250,6 +237,18 @@ def check_not_moved(path: str) -> None:
             f"that file back, if no program opened it under its other name since, or move {path}-wal away if nothing "
             f"in it is needed"
         )
+
+
+def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
+    """Return the descriptors with which this process has a file open; none if the system does not tell."""
+    found = []
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        for descriptor in map(int, os.listdir(_DESCRIPTORS)):
+            with contextlib.suppress(OSError):  # closed since it was listed
+                if os.path.samestat(os.fstat(descriptor), status):
+                    found.append(descriptor)
+    return found
 
 
 def file_uri(path: str) -> str:

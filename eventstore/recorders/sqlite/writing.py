@@ -17,7 +17,7 @@ from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile
+from foldlog.eventstore.recorders.sqlite.store_file import TO_SAVE, StoreFile, WrongFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -59,6 +59,7 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = self._changed_before = 0
         self._index: int | None = None
+        """The descriptor with which SQLite has the log's index open; None if the system does not tell."""
         self._begun_at: bytes | None = None
         """The header of the log's index when the transaction began; None where the system does not show it."""
         self._own_header: bytes | None = None
@@ -81,7 +82,7 @@ class SQLiteWriting:
         else:
             with maintenance.waiting_at_most(connection, self._patience_s):
                 connection.execute("BEGIN IMMEDIATE")
-        self._file.check()
+        self.check()
         self._changed_before = connection.total_changes
         self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)
         own, self._own_header = self._own_header, None
@@ -91,6 +92,15 @@ class SQLiteWriting:
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
+
+    def check(self) -> None:
+        """Raise ``WrongFile`` where the file, or the index of its log, is not the one that the connection has."""
+        self._file.check()
+        if self._index is not None and not os.fstat(self._index).st_nlink:
+            raise WrongFile(
+                f"{self._path}-wal was removed while it was open, and nothing was written: by somebody, or because code"
+                f" of this process opened and closed {self._path}, which releases SQLite's locks; {TO_SAVE}"
+            )
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -187,7 +197,8 @@ class SQLiteWriting:
         connection = self._file.connect(to_write=True)
         self._transaction = SQLiteTransaction(connection)
         self._own_header = None
-        self._index = self._file.index_of_log()
+        found = descriptors_of(f"{self._file.path}-shm")
+        self._index = found[0] if len(found) == 1 else None
         if self._index is not None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         self.connection = connection  # the last step, so that a signal handler that raises leaves none half open

@@ -40,14 +40,15 @@ from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
+from foldlog._open_files import SQLITE, parts_of
 
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
-_SQLITE, _APPLICATION = b"SQLite format 3\0", slice(68, 72)
-"""The beginning of a SQLite database, and the place of the mark of its program."""
+_APPLICATION = slice(68, 72)
+"""The place of the mark of its program in a SQLite database."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """The beginning of what are not lines with an object each, unless the first line is whole."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
@@ -107,10 +108,7 @@ def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"")
 
 
 def _beginning(path: Path) -> bytes:
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(_BEGIN).removeprefix(BOM_UTF8)
+    return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8) if path.is_file() else b""
 
 
 def _what_database(path: Path) -> str:
@@ -165,7 +163,7 @@ def _may_hold_histories(entry: Path) -> bool:
 def _is_of_another(entry: Path, begin: bytes) -> bool:
     """Return whether a file belongs to another one, or to the system, or is a database or beside one."""
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
-    return is_hidden or begin.startswith(_SQLITE) or "-" in entry.suffix  # .db-wal
+    return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix  # .db-wal
 
 
 def _event_files(names: Iterable[str]) -> list[tuple[int, str]]:
@@ -218,7 +216,7 @@ class _File:
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
-        if begin.startswith(_SQLITE):
+        if begin.startswith(SQLITE):
             ours = f"is a store; 'foldlog copy {self._path} TO' copies its conversations"
             raise NotAHistory(self._path, ours if begin[_APPLICATION] == b"flog" else _what_database(self._path))
         if begin.startswith(_MAGIC):

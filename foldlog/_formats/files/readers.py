@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
-from errno import EIO
+from errno import EBUSY, EIO
 from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from foldlog._formats.files.scanner import CUT, Broken, Scanner
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.record import Located, RecordReader, at
+from foldlog._open_files import open_database
 
 _new = tuple.__new__  # what Located(...) calls, without the call around it
 
@@ -141,6 +142,8 @@ class Array:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a SQLite database as it lies there: its program may write to it. Raises ``OSError``."""
+    if open_database(f"{path}-shm") is not None:  # with locks, which the end of another connection would take away
+        raise OSError(EBUSY, "it is open in this program")
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)

@@ -1,0 +1,55 @@
+"""What reads a file that this process has open as a database leaves SQLite's locks as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog import InvalidOption, Message
+from foldlog._matching import files_with, text_or_pattern
+from foldlog._whole_file import whole_file
+from foldlog.formats import NotAHistory
+
+HELLO = Message(source="user", content="hello")
+LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM events')"
+
+
+def import_folder(histories, path):
+    histories.import_(path.parent)
+
+
+def import_files(histories, path):
+    for file in (path, Path(f"{path}-shm"), Path(f"{path}.search")):
+        with pytest.raises(NotAHistory):
+            histories.import_(file)
+
+
+def look_for_text(histories, path):
+    assert f"{path}-wal" in dict(files_with(histories.store, text_or_pattern("hello", is_pattern=False), [], []))
+
+
+def write_over(histories, path):
+    with pytest.raises(InvalidOption, match="is a database"), whole_file(path):
+        pass
+
+
+@pytest.mark.parametrize("read", [import_folder, import_files, look_for_text, write_over])
+def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
+    path = tmp_path / "history.db"
+    (tmp_path / "chat.jsonl").write_text('{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n')
+    with foldlog.open(path) as histories:
+        histories["c1"].append(HELLO)
+        assert histories.search("hello")
+        read(histories, path)
+        for file in (path, Path(f"{path}.search")):
+            with suppress(subprocess.CalledProcessError):  # the index has no table of events
+                subprocess.run([sys.executable, "-c", LAST, str(file)], check=True, capture_output=True)
+            assert Path(f"{file}-wal").exists()
+        histories["c1"].append(HELLO)
+    with foldlog.open(path) as again:
+        assert again["c1"].version() == 2
