@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -96,7 +95,8 @@ class Counts(Struct):
         if isinstance(event, Observation) and event.is_error:
             sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
         elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):
-            self.unmarked += event.origin is not None and not _marks_errors(event.origin.format)
+            of = event.origin
+            self.unmarked += of is not None and known_format(of.format, lambda one: one.marks_errors) is False
         elif isinstance(event, CondensationAction):
             made, declined = is_made(event), is_declined(event)
             if made or declined:
@@ -109,11 +109,6 @@ class Counts(Struct):
     def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
         counted = CondensationsDocument(cost=cost, costs_recorded=int(cost is not None), **outcome)
         sum_up(self.condensations, {strategy: counted})
-
-
-@lru_cache
-def _marks_errors(format: str) -> bool:
-    return known_format(format, lambda one: one.marks_errors) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -74,14 +74,6 @@ def well_formed(text: str) -> str:
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 
 
-def json_bytes(value: Any) -> bytes:
-    """Return ``json_text(value, exact=True)`` in UTF-8."""
-    encoded = _encoded(value)
-    if encoded is not None and encoded.isascii() and b"\x7f" not in encoded:
-        return encoded  # as most are: no text is made of it
-    return json_text(value, exact=True).encode()
-
-
 def _encoded(value: Any) -> bytes | None:
     """Return ``value`` as msgspec writes it; None if msgspec might write something else."""
     try:

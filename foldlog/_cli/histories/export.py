@@ -21,7 +21,7 @@ from foldlog._formats.registry import format_named
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._words.safe_text import json_bytes
+from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat
 
@@ -80,7 +80,7 @@ def run(
             )
         else:
             sys.stdout.flush()
-            _write(sys.stdout.buffer, records, chosen)  # UTF-8 as it is: most records are never made a text
+            _write(sys.stdout.buffer, records, chosen)  # UTF-8, whatever the terminal's encoding
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
@@ -103,10 +103,14 @@ def _write(file: BinaryIO, records: Iterable[Any], format: str) -> int:
     if document is not None:
         held = list(records)
         content = document(held)
-        file.write(content.encode() if isinstance(content, str) else b"%b\n" % json_bytes(content))
+        file.write((content if isinstance(content, str) else _line(content)).encode())
         return len(held)
     number = 0
     for record in records:
-        file.write(b"%b\n" % json_bytes(record))
+        file.write(_line(record).encode())
         number += 1
     return number
+
+
+def _line(record: Any) -> str:
+    return f"{json_text(record, exact=True)}\n"
