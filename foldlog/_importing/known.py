@@ -39,6 +39,19 @@ _LONG_ID = 16
 """The length of an id that no other history has."""
 
 
+_NAMED = "It is the same history: import it without --conversation, then its new events are added to that conversation"
+_RESUMED = (
+    "It is a session that was resumed in another file: take the records of these events out of the file, and import "
+    "it again"
+)
+_EDITED = "Records of it were edited or are missing: import the history with the records that were imported first"
+_UNREADABLE = "Some records of it cannot be read: repair them, and import it again"
+_TOO_LITTLE_LEFT = (
+    "Too little else is left to tell whether it is the same history: put the file that was imported first back in its "
+    "place, and import this again"
+)
+
+
 class AnotherHistory(HistoryDiverged):
     """A history has the name of one of which events were redacted."""
 
@@ -146,10 +159,14 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     alike = {} if found else redacted_alike(store, source, seen)
     found = found or next((each for each in alike if _holds(store, each, source, name, by_redacted=True)), None)
     if found is None and alike:
-        given, is_given = [*source.events()], True
-        found = next((each for each in alike if _has_redacted(store, each, source, given, is_of=alike[each])), None)
+        given = [*source.events()]
+        other = next((each for each in alike if _has_redacted(store, each, source, given, is_of=alike[each])), None)
+        if other is not None:
+            is_resumed = source.is_named and not f"/{source.name}".endswith(f"/{other.rpartition('/')[-1]}")
+            remedy = _UNREADABLE if not source.is_whole else _RESUMED if is_resumed else _EDITED
+            raise _would_come_back(store, other, name, remedy)
     if found is not None and is_given:
-        raise _would_come_back(store, found, name)
+        raise _would_come_back(store, found, name, _NAMED)
     return found or name
 
 
@@ -195,18 +212,16 @@ def _holds(store: Store, conversation: str, source: Source, name: str, *, by_red
             is_begun = stored >= SHARED_MIN or (not first.shown and conversation.endswith(f"/{source.name}"))
             is_it = _is_in_its_files(store, conversation, source) if same and redacted and shared < inf else same
             if is_it is None and shared - redacted < SHARED_MIN:
-                raise _would_come_back(store, conversation, name)
+                raise _would_come_back(store, conversation, name, _TOO_LITTLE_LEFT)
             return is_it is not False and (redacted > 0 if by_redacted else not more or is_begun)
     return False
 
 
-def _would_come_back(store: Store, conversation: str, name: str) -> WasRedacted:
+def _would_come_back(store: Store, conversation: str, name: str, remedy: str) -> WasRedacted:
     gone = interval_words([(event.id, event.id) for event in store.events(conversation) if event.redacted], 10)
     problem = (
         f"has records of this history, and events of it were redacted ({gone}), which would come back in {name!r}; "
-        f"nothing was added. A session that was resumed in another file: take the records of these events out of the "
-        f"file. The same history: import it whole and without --conversation, with the file that was imported first "
-        f"back in its place. Else erase {conversation!r}, import this and redact it again"
+        f"nothing was added. {remedy}. Else erase {conversation!r}, import this and redact it again"
     )
     return WasRedacted(conversation, store.version(conversation), problem)
 

@@ -299,7 +299,7 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
         ran = foldlog("import", path, *options, "--json")
         assert (ran.status, ids(foldlog)) == (status, before), how
         assert [one["conversation"] for one in ran.document["imported"]] == ["y" if status else "runs/x"], how
-    assert "import it whole and without --conversation, with the file" in ran.err
+    assert "It is the same history: import it without --conversation" in ran.err
     with open_histories("foldlog.db") as histories:
         assert not {texts[event] for event in events} & {
             getattr(e, "content", "") for e in histories["runs/x"].events()
@@ -331,7 +331,8 @@ def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name
         else:
             histories["c"].redact(event_id, reason="asked to")
         shown = sum(event.shown and not event.redacted for event in histories["c"].events())
-        with pytest.raises(WasRedacted) if shown < 3 and name in _WITHOUT_IDS else nullcontext():
+        is_refused = shown < 3 and name in _WITHOUT_IDS
+        with pytest.raises(WasRedacted, match="Too little else is left") if is_refused else nullcontext():
             assert import_source(store, again)[:2] == ("c", 0), event_id
 
 
@@ -347,29 +348,44 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     assert "if it has what was redacted, erase 'runs/x' first" in ran.err
 
 
-def test_a_session_that_was_resumed_in_another_file_is_imported_without_what_was_redacted(foldlog, tmp_path):
-    """The advice was to import it whole, which is what was refused."""
+@pytest.mark.parametrize(
+    "how, told, options",
+    [
+        ("resumed", "a session that was resumed in another file: take the records of these events out", []),
+        ("edited", "Records of it were edited or are missing: import the history with", ["--prefix", "p/"]),
+        ("damaged", "Some records of it cannot be read: repair them", ["--prefix", "p/"]),
+        ("named", "the same history: import it without --conversation", ["--conversation", "y"]),
+    ],
+)
+def test_an_import_with_what_was_redacted_is_refused_with_advice_that_helps(foldlog, tmp_path, how, told, options):
+    def session(name: str, *texts: str) -> list[dict[str, object]]:
+        before = [None, *(f"u{at}" for at in range(len(texts)))]
+        return [
+            {"type": "user", "uuid": f"u{at}", "parentUuid": before[at], "timestamp": f"2026-11-02T09:0{at}Z"}
+            | {"sessionId": name, "message": {"role": "user", "content": text}}
+            for at, text in enumerate(texts)
+        ]
+
     texts = ["my key is sk-4111", "two", "three", "four", "five"]
-    told = [
-        {
-            "type": "user",
-            "uuid": f"u{at}",
-            "parentUuid": f"u{at - 1}" if at else None,
-            "timestamp": f"2026-11-02T09:0{at}Z",
-        }
-        | {"message": {"role": "user", "content": text}}
-        for at, text in enumerate(texts)
-    ]
-    first, resumed = ([{**one, "sessionId": session} for one in told] for session in ("first", "resumed"))
-    lines(tmp_path / "first.jsonl", first[:4])
+    whole = session("first", *texts)
+    lines(tmp_path / "first.jsonl", whole[:4])
     for command in (["import", "first.jsonl"], ["redact", "first", 0, "--reason", "x", "--yes"]):
         assert foldlog(*command).status == 0
-    lines(tmp_path / "resumed.jsonl", resumed)
-    ran = foldlog("import", "resumed.jsonl")
+    (tmp_path / "first.jsonl").unlink()
+    given, mended = {
+        "resumed": (resumed := session("resumed", *texts), resumed[1:]),
+        "edited": (session("first", *texts[:2], "drei", *texts[3:]), whole),
+        "damaged": ([*whole[:2], 5, *whole[3:]], whole),
+        "named": (whole, whole),
+    }[how]
+    lines(tmp_path / "again.jsonl", given)
+    ran = foldlog("import", "again.jsonl", *options)
     assert (ran.status, ids(foldlog)) == (1, ["first"])
-    assert "events of it were redacted (0), which would come back in 'resumed'; nothing was added. A session" in ran.err
-    lines(tmp_path / "resumed.jsonl", resumed[1:])
-    assert (foldlog("import", "resumed.jsonl").status, ids(foldlog)) == (0, ["first", "resumed"])
+    assert "events of it were redacted (0), which would come back in" in ran.err
+    assert ran.err.count(told) == 1
+    lines(tmp_path / "again.jsonl", mended)
+    assert foldlog("import", "again.jsonl", *(options if how != "named" else [])).status == 0
+    assert ids(foldlog) == ["first", *(["resumed"] if how == "resumed" else [])]
 
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
