@@ -757,16 +757,15 @@ def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(f
         histories["c"].append([Message(source="user", content=text) for text in said])
     redact = ("redact", "--matching", "nadia unal", "--reason", "asked to")
     more = "words of the text (nadia, unal) are in 2 more events of 1 conversation, such as c 1, c 3; look"
-    looked = "holds the text: looked through all events, summaries, documents and imported records of 1 conversation"
+    searched = "Searched: all events, summaries, documents and imported records of 1 conversation"
     ran = foldlog(*redact, "--dry-run")
     assert more in ran.err
-    assert (
-        f"in the conversations what is named above {looked}, but, in a dry run, not the files of the store" in ran.err
-    )
+    assert f"the events listed above hold the text. {searched}. A dry run does not search the files of" in ran.err
     ran = foldlog(*redact, "--yes")
     assert more in ran.err
-    assert f"1 event redacted; nothing {looked}, and the files of the store" in ran.err
-    assert "nor other stores: a copy of this one follows when it is copied again" in ran.err
+    assert f"1 event redacted. The text was not found any more. {searched}, and the files of the store" in ran.err
+    assert "and other stores. To redact a copy of this store, copy it again" in ran.err
+    assert "no event holds the text. Searched" in foldlog(*redact, "--dry-run").err
     assert "1 event to redact" not in foldlog(*redact, "--dry-run").out
 
 

@@ -227,14 +227,17 @@ def run(
     if similar:
         terminal.note(similar)
     if text is not None:
-        found = "what is named above" if stay or (goes and dry_run) else "nothing"
-        link, files = "and", "the files of the store, its index, backups, exports, reports and imports"
+        files = "the files of the store, its index, backups, exports, reports and imports"
+        searched = f"all events, summaries, documents and imported records of {count(len(rows), 'conversation')}"
         if dry_run:
-            found, link = f"in the conversations {found}", "but, in a dry run, not"
+            result = "the events listed above hold the text" if goes else "no event holds the text"
+            said = f"{result}. Searched: {searched}. A dry run does not search {files}"
+        else:
+            result = "The text is still in the places named above" if stay else "The text was not found any more"
+            said = f"{done}. {result}. Searched: {searched}, and {files}"
         terminal.note(
-            f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
-            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not what a shell wrote, "
-            f"nor other stores: a copy of this one follows when it is copied again"
+            f"{said}. Never searched: files that a shell wrote, and other stores. To redact a copy of this store, copy "
+            f"it again"
         )
 
 
