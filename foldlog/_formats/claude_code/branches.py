@@ -51,6 +51,11 @@ def accepts(record: Any) -> bool:
     return type(record) is dict and type(record.get("type")) is str
 
 
+def is_of_branch(record: dict[str, Any]) -> bool:
+    """Return whether a line is one of those that form a branch: others are bookkeeping."""
+    return record["type"] in SAID or is_boundary(record)
+
+
 def is_side(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True
 
@@ -107,14 +112,23 @@ class Switches:
         self.is_copy = False
         """Whether the last line repeats the calls of an earlier line with its id."""
 
-    def begin(self, version: int, last_line: Any, last: dict[str, Any]) -> None:
-        """Begin in the middle of a log, maybe of the ``last`` response: the lines before are unknown."""
-        self._begun = self._newest = _Group(None, version)
+    def begin(self, version: int, newest_first: Iterable[dict[str, Any]]) -> None:
+        """Begin in the middle of a log, after these lines. Those before its newest line of a branch are unknown."""
+        bookkeeping: list[dict[str, Any]] = []
+        for line in newest_first:
+            if is_of_branch(line) and self._is_ours(line):
+                self.follow(line)
+                break
+            bookkeeping.insert(0, line)
+        self._begun = self._newest = self._newest or _Group(None)
+        self.grow(version)
         self._is_whole = False
-        if type(last_line) is str:
-            self._groups[last_line] = self._newest
-            response = _response(last) if last.get("uuid") == last_line else None
-            self._responses = {} if response is None else {response: self._newest}
+        for line in bookkeeping:
+            if not self.lacks(line):  # it may follow an earlier line
+                self.follow(line)
+
+    def _is_ours(self, record: dict[str, Any]) -> bool:
+        return is_side(record) == self._side and type(record.get("uuid")) is str
 
     def lacks(self, record: dict[str, Any]) -> bool:
         """Return whether the line that a line follows may be before the known lines."""
@@ -144,10 +158,11 @@ class Switches:
 
         That is 0 for a line that begins a new tree.
         """
-        uuid, left, self.is_copy = record.get("uuid"), None, False
-        if is_side(record) != self._side or type(uuid) is not str:
+        left, self.is_copy = None, False
+        if not self._is_ours(record):
             return None
-        if record["type"] not in SAID and not is_boundary(record):
+        uuid = record["uuid"]
+        if not is_of_branch(record):
             self._groups[uuid] = self._followed(record)
             return None
         calls, newest = calls_of(record), self._newest

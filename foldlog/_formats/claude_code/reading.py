@@ -20,7 +20,7 @@ from foldlog._formats.claude_code.lines import (
     prompt_of,
     words_of,
 )
-from foldlog._formats.claude_code.writing import ENVELOPE, NAME, Shown
+from foldlog._formats.claude_code.writing import ENVELOPE, Shown
 from foldlog._formats.format import Options
 from foldlog._formats.past import Past
 from foldlog._formats.record import dicts_in, text_or_none, usage_told
@@ -35,8 +35,8 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 
 
 _LINES_OF_A_RESPONSE = 100
-_LAST_EVENTS = 256
-"""The number of last events that are searched for the line before the first one."""
+_LAST_LINES = 256
+"""The number of last lines that are searched for the one of a branch before the first one."""
 _NAMED_MAX = 5
 _CLEARED = (
     "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
@@ -117,9 +117,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side, self._session = is_side(last), last.get("sessionId")
         self._switches = Switches(ShownChain(self._side))
         if self.past is not None:
-            earlier = islice(self.past.newest_first(), _LAST_EVENTS)
-            ours = (event.origin for event in earlier if event.origin is not None and event.origin.format == NAME)
-            self._switches.begin(self.next_id, next((origin.id for origin in ours if origin.id), None), last)
+            newest = islice(self.past.newest_records(), _LAST_LINES)
+            self._switches.begin(self.next_id, (line for line, _ in newest))
             if next((line for line, _ in self.past.records()), record)["type"] in TITLES:  # it may wait for this line
                 self._read_all(self.past)
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore import Event, codec
+import foldlog as api
+from foldlog._formats.registry import FORMATS
+from foldlog.eventstore import Event, codec, open_store
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 
@@ -38,6 +40,18 @@ def read(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['format']}: {row['name']}")
 def test_records_are_read_as_these_events(row: dict[str, Any]):
     assert read(row) == row
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if FORMATS[row["format"]].live], ids=lambda row: row["name"])
+def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row: dict[str, Any]):
+    records, format = row["records"], row["format"]
+    with open_store("memory:") as store:
+        whole = api.Histories(store)["whole"]
+        whole.append_records(records, format=format)
+        for cut in range(1, len(records)):
+            for part in (records[:cut], records[cut:]):  # each by a process of its own
+                api.Histories(store)[f"{cut}"].append_records(part, format=format)
+            assert api.Histories(store)[f"{cut}"].view().to_messages() == whole.view().to_messages(), cut
 
 
 if __name__ == "__main__":
