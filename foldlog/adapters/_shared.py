@@ -164,11 +164,8 @@ def unquoted(part: str) -> str:
     return unquote(part, errors="surrogatepass")
 
 
-def recent(
-    histories: Histories, attributes: Mapping[str, Any], first: int = _PAGE
-) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield all conversations that have these attributes, the last active first. Cost: these, page by page; the first
-    page has ``first``.
+def recent(histories: Histories, attributes: Mapping[str, Any]) -> Iterator[RecentConversation | ConversationRow]:
+    """Yield all conversations that have these attributes, the last active first. Cost: these, page by page.
 
     A store that is open for reading only keeps no list: all of its conversations are read and yielded.
     """
@@ -176,10 +173,9 @@ def recent(
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
         yield from sorted(rows, key=lambda row: row.updated_at, reverse=True)
         return
-    after, size = None, first
+    after = None
     while True:
-        page = histories.list(attributes, limit=size, after=after, age_max_s=0)
-        size = _PAGE
+        page = histories.list(attributes, limit=_PAGE, after=after, age_max_s=0)
         yield from page.conversations
         after = page.after
         if after is None:

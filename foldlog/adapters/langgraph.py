@@ -333,12 +333,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         rows = with_those_below(self._sync, name)
         yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
 
-    def _last_active(self, first: int) -> Iterator[tuple[str, _Names]]:
+    def _last_active(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active first, each with an id that is above those that were
         made when it was last active. Cost: those that are yielded, and what was active between them.
         """
         seen = set[_Names]()
-        for row in recent(self._sync, {}, first):
+        for row in recent(self._sync, {}):
             names = self._names_of(row.id)
             if row.id.startswith(f"{self._prefix}/") and names not in seen:
                 seen.add(names)
@@ -352,7 +352,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """
         wanted, namespace, thread_id = conf.get("checkpoint_id"), conf.get("checkpoint_ns"), conf.get("thread_id")
         if thread_id is None and limit is not None:
-            there = self._last_active(2 * limit + 1)  # a thread may have a second conversation, with its writes
+            there = self._last_active()
         else:
             there = ((_ABOVE_ALL, names) for names in self._namespaces(thread_id))
         for each in self._walked((bound, names) for bound, names in there if namespace in (None, names[1])):
