@@ -11,6 +11,7 @@ The items, and the events that they become:
 
 Each item is one event, and any part of a history can be written. Items do not tell which calls are of one response:
 calls are, up to a result or the words of others, and so is what the model says before them in the phase "commentary".
+The id of an item_reference is that of another item.
 Every annotation is shown: it keeps its place in the View.
 """
 
@@ -19,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown
 from foldlog._formats.pairs import CallItems, RepliesEncoder
-from foldlog._formats.record import NotAnEvent, has, joined_text, member, within
+from foldlog._formats.record import NotAnEvent, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
@@ -85,7 +87,8 @@ class ResponsesDecoder(FollowingDecoder):
             read.take(event, record.get("phase"))
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
-        data = {key: value for key, value in record.items() if key not in ("type", "id")}
+        own = ("type",) if read.origin.id is None else ("type", "id")
+        data = {key: value for key, value in record.items() if key not in own}
         read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 
@@ -136,7 +139,7 @@ FORMAT = Format(
     decoder=ResponsesDecoder,
     encoder=_Encoder,
     live=True,
-    source_id=member("id"),
+    source_id=lambda record: None if kind_of(record) == "item_reference" else within(record, "id"),
     time=None,
     marks_errors=False,
 )

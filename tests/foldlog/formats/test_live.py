@@ -121,6 +121,18 @@ def test_a_batch_that_was_sent_in_part_adds_what_is_new(histories, format, recor
         assert list(encode(histories["c"].events(), format)) == records[:count]
 
 
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_reference_to_an_item_is_not_that_item(histories, place):
+    records = [item("m1"), item("m2")]
+    records.insert(place, {"type": "item_reference", "id": "m1"})
+    for sent in records, [item("m1")]:
+        histories["c"].append_records(sent, format="openai-responses", dedupe="origin")
+    assert list(encode(histories["c"].events(), "openai-responses")) == records
+    at = records.index(item("m1"))
+    assert [found.event_id for found in histories.find("m1", format="openai-responses")] == [at]
+    assert histories["c"].fork(at_source="m1").version() == at + 1
+
+
 def use(number, parent, call_id, **fields):
     block = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "ls"}}
     return line(number, parent, "assistant", [block], **fields)
