@@ -1,10 +1,13 @@
 """Messages of LangChain: what ``message_to_dict`` makes of one, an object with its ``type`` and its ``data``.
 
     human, ai, chat, function, and their chunks    Message, from the user, the agent or the environment
-    system                                         SystemMessage
+    system, and chat with that role                SystemMessage
     ai with tool calls                             an Action for each call, of one response; the text is the thought
     tool                                           Observation
     every other type, such as remove               Annotation, which no View shows
+
+LangChain takes any role in a chat message. One that is not known here (``critic``) is neither the user nor the agent:
+its words are the environment's, which an export to another format calls the user.
 
 Each message is read and written by itself, so any part of a history can be written. Beside ``data`` a message may have
 other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values that JSON cannot hold.
@@ -15,20 +18,32 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format
+from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, usage_told
+from foldlog._formats.record import (
+    NotAnEvent,
+    described,
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    text_or_empty,
+    usage_told,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, parts_in, role_of
-from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 
 NAME = "langchain"
 
 _CHUNK = "MessageChunk"
 _KINDS = {"AI": "ai", "Human": "human", "System": "system", "Tool": "tool", "Chat": "chat", "Function": "function"}
-_SPEAKERS: dict[str, Source] = {"human": "user", "ai": "agent", "chat": "environment", "function": "environment"}
-_ROLES: dict[str, Source] = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
+_SPOKEN = ("human", "ai", "chat", "function")
+_ROLES = {"human": "user", "ai": "assistant"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
 """Types of blocks with calls, which stand in ``tool_calls`` too."""
@@ -47,7 +62,7 @@ def _matches(record: Any) -> bool:
     if not _accepts(record):
         return False
     data = record["data"]
-    is_known = _kind(record["type"]) in (*_TYPES.values(), *_SPEAKERS) or "additional_kwargs" in data
+    is_known = _kind(record["type"]) in (*_TYPES.values(), *_SPOKEN) or "additional_kwargs" in data
     return "content" in data and is_known and data.get("type") == record["type"]
 
 
@@ -60,7 +75,7 @@ class _Decoder(FollowingDecoder):
         kind, data = _kind(record["type"]), record["data"]
         model = dict_or_empty(data.get("response_metadata")).get("model_name")
         read.meta = usage_told(data.get("usage_metadata"), model=model)
-        if kind != "system" and kind not in _SPEAKERS and kind != "tool":
+        if kind not in (*_SPOKEN, "system", "tool"):
             read.add(Annotation, name=record["type"], data=data)
             return
         calls = data.get("tool_calls") if kind == "ai" else None
@@ -82,9 +97,12 @@ class _Decoder(FollowingDecoder):
         elif kind == "system":
             read.add(SystemMessage, content=content)
         else:
-            role = data.get("role") if kind == "chat" else None
-            source = _ROLES.get(role, _SPEAKERS[kind]) if type(role) is str else _SPEAKERS[kind]
-            read.add(Message, content=content, source=source, thinking=thinking)
+            role = data.get("role") if kind == "chat" else kind
+            if type(role) is not str:
+                raise NotAnEvent(f"expected a message with a text under 'role', found {described(role)}")
+            role = _ROLES.get(role, role)
+            event = spoken(role if role in ROLES else "environment", content)
+            read.take(replace(event, thinking=thinking) if isinstance(event, Message) else event)
 
 
 def _is_call(call: Any) -> bool:

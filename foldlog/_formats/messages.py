@@ -24,7 +24,7 @@ from foldlog._formats.blocks import (
     with_results,
 )
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, text_or_none
+from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, text_or_empty, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
@@ -42,6 +42,8 @@ Part = dict[str, Any]
 
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
+_OF_NO_MODEL = ("environment", "exit")
+"""Roles that formats of agents have besides."""
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {"tool_use", "tool_result", "document", "image", "search_result", "container_upload"}
 _TEXTS = ("text", "input_text", "output_text")
@@ -83,9 +85,11 @@ def unknown(role: str) -> str:
 
 
 def spoken(role: str, content: Content) -> Event:
-    """Return what somebody said who neither calls nor answers."""
+    """Return what somebody said who neither calls nor answers. Raises ``NotAnEvent`` for a role that is not known."""
     if role in ("system", "developer"):
         return SystemMessage(content=content)
+    if role not in ROLES and role not in _OF_NO_MODEL:
+        raise NotAnEvent(unknown(role))
     return Message(source=SPEAKERS.get(role, "environment"), content=content)
 
 

@@ -11,7 +11,7 @@ from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in
 from foldlog._formats.messages import READER
-from foldlog._formats.record import text_or_empty
+from foldlog._formats.record import NotAnEvent, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, SystemMessage
 
@@ -138,9 +138,14 @@ class CodexDecoder(FollowingDecoder):
             self.calls = OpenCalls()
             place, own, read.timestamp = place_of_summary(history, summary), read.timestamp, None
             for number, item in enumerate(history):
-                if number != place:
+                if number == place:
+                    continue
+                try:
                     self._read_payload(read, "response_item", item)
-                    offset += read.events[-1].shown and number < (place or 0)
+                except NotAnEvent as error:
+                    self.options.findings.append(f"is a compaction of which item {number} is not shown: {error}")
+                    read.add(Annotation, name="message", data=item)
+                offset += read.events[-1].shown and number < (place or 0)
             read.timestamp = own
             summary = "" if place is None else texts_in(history[place]["content"])[0]
         told = {"summary": summary, "summary_offset": offset} if summary else {}

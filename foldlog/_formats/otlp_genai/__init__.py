@@ -23,7 +23,7 @@ from typing import Any
 from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import parsed
-from foldlog._formats.messages import spoken
+from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, message_of, span_of
 from foldlog._formats.packing import json_of
@@ -90,8 +90,11 @@ class _Decoder(FollowingDecoder):
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Add the events of a message: none if it tells nothing."""
-        role, parts = message.get("role"), _parts(message)
+        role, parts = text_or_empty(message.get("role")), _parts(message)
         unread = [key for key in message if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})]
+        role = "assistant" if role == "model" else role
+        if role not in ROLES:
+            role, unread = "environment", ["role", *unread]
         if unread:
             self.options.findings.append(f"has a message of which nothing reads {', '.join(map(repr, unread))}")
         read.response = f"message-{read.version}"
@@ -103,7 +106,7 @@ class _Decoder(FollowingDecoder):
                 read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
         if read.parts:
             content, read.parts = said(read.parts), []
-            read.take(spoken("assistant" if role == "model" else str(role), content))
+            read.take(spoken(role, content))
         self._said.append((_gist(message), read.version))
 
 

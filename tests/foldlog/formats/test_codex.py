@@ -76,6 +76,29 @@ def stored(event):
 # -- who speaks -------------------------------------------------------------------------------------------------------
 
 
+def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
+    findings, odd = [], text("no", "critic")
+    records = [
+        BASE,
+        *said("a"),
+        *said("no", role="critic"),
+        compacted("so far", text("b"), odd, text("so far")),
+        *said("c"),
+    ]
+    events = list(decode(records, CODEX, findings=findings.append))
+    assert shown(events) == ["You are", "b", "so far", "c"]
+    assert list(encode(events, CODEX)) == [*records[:2], *records[3:]]
+    assert [str(each).partition(";")[0] for each in findings] == [
+        "record 2: the role 'critic' is not known",
+        "record 3: is a compaction of which item 1 is not shown: the role 'critic' is not known",
+    ]
+    histories["c1"].append_records(records[:2], format=CODEX)
+    with pytest.raises(foldlog.InvalidEvent, match="record 0: the role 'critic' is not known"):
+        histories["c1"].append_records(said("no", role="critic"), format=CODEX)
+    histories["c1"].append_records(records[3:], format=CODEX)
+    assert shown(histories["c1"].events()) == shown(events)
+
+
 # -- instructions -----------------------------------------------------------------------------------------------------
 
 

@@ -347,6 +347,8 @@ def test_all_records_are_appended_or_none_and_errors_say_which(histories):
         InvalidEvent, match=r"record 1: expected .* text under 'role', found another object.*nothing was appended"
     ):
         history.append_records([good, {"content": "b"}], format="openai-chat")
+    with pytest.raises(InvalidEvent, match="record 0: expected a message with a text under 'role', found null"):
+        history.append_records([{"type": "chat", "data": {"content": "b"}}], format="langchain")
     assert history.version() == 0
     wrong = {"role": "ai", "content": "b"}
     for append in (

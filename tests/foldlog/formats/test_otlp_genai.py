@@ -531,10 +531,12 @@ def test_what_no_rule_reads_of_a_message_is_a_finding(tmp_path, foldlog):
     told = [
         {"role": "user", "content": [{"type": "text", "text": "so?"}]},
         {**said("assistant", "so."), "tool_calls": [1]},
+        said("critic", "no."),
     ]
     (source,) = opened(tmp_path, request(chat("c", 1, told, [])))
-    assert texts(source.events()) == ["so?", "so."]
-    assert "nothing reads 'tool_calls'" in str(source.findings[0])
+    assert texts(source.events()) == ["so?", "so.", "no."]
+    assert [each.source for each in source.events()][:3] == ["user", "agent", "environment"]
+    assert [str(each).partition("nothing reads ")[2] for each in source.findings] == ["'tool_calls'", "'role'"]
 
 
 @pytest.mark.parametrize(
