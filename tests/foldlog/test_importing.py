@@ -1089,6 +1089,8 @@ def test_a_fork_that_lacks_records_says_so_wherever_it_begins(histories, tmp_pat
         fork = histories["c"].fork(at, f"fork {redacted}")
         assert [place for place, _ in fork.document("unread records", [])] == unread
         assert fork.attributes().get("incomplete") == said.get(len(unread))
+        is_marked_here = bool(unread) and at is not None
+        assert fork.version() - (histories.store.conversation(fork.id).parent_version or 0) == is_marked_here
 
 
 @pytest.mark.parametrize("count", [1_000, 1_001])
