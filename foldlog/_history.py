@@ -161,12 +161,16 @@ class History:
         With ``view``, the records are the messages that a model would be sent now, as ``sent`` returns them; by default
         as ``openai-chat``.
 
-        ``notes`` is told what was left out. Any history can be written as ``openai-chat``. Raises
+        ``notes`` is told what was left out, and of a history that lacks records of its source that the export does not
+        say so. Any history can be written as ``openai-chat``. Raises
         ``formats.UnknownFormat``, also where the history was imported from another format. Cost: its events; with
         ``view`` those of the View.
         """
         from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
+        from foldlog._formats.record import INCOMPLETE
 
+        if notes is not None and (lacks := self.attributes().get(INCOMPLETE)):
+            notes(f"incomplete: {lacks}; the export does not say so, and an import of it will not be marked")
         if view:
             return encode_view(self.sent(), format or ANY_HISTORY, notes)
 

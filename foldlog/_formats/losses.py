@@ -73,7 +73,7 @@ class Losses:
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
         """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
-        is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= {IMPORTED, UNREAD}
+        is_of_import = isinstance(event, DocumentChanges) and not event.changed.keys().isdisjoint({IMPORTED, UNREAD})
         if not (is_of_import or is_declined(event)):
             (self._hidden if hidden else self._counts)[_name(event)] += 1
 

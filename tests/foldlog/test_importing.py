@@ -1073,7 +1073,11 @@ def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, t
     histories.import_(tmp_path / "c.jsonl", findings=str)
     assert histories["c"].fork(3).document("unread records") == [[2, 2]]
     assert histories["c"].document("unread records") == [[2, 2], [4, 4]]
-    assert "2 records" in histories["c"].attributes()["incomplete"]
+    assert "2 records" in (lacks := histories["c"].attributes()["incomplete"])
+    for view in (False, True):
+        notes: list[str] = []
+        assert [*histories["c"].export(view=view, notes=notes.append)]
+        assert [note.partition(";")[0] for note in notes] == [f"incomplete: {lacks}"]
 
 
 @pytest.mark.parametrize("at, unread", [(2, []), (3, [2]), (4, [2, 3]), (5, [2, 3]), (6, [2, 3, 5]), (None, [2, 3, 5])])
