@@ -206,6 +206,16 @@ def test_the_receipt_of_a_redaction_has_no_line():
     assert notes[0].startswith("left out: 1 redaction receipt")
 
 
+def test_a_condensation_after_a_compaction_is_written_with_what_its_history_kept():
+    history = [text("kept"), text("sum")]
+    records = [record("session_meta", {"id": "s", "cwd": "/"}), *said("one")]
+    records += [record("compacted", {"message": "sum", "replacement_history": history}), *said("after")]
+    with foldlog.open("memory:") as histories:
+        histories["c"].append_records(records, format=CODEX)
+        histories["c"].append(CondensationAction(forgotten_event_ids=(4,)))
+        assert [*histories["c"].export()][-1]["payload"]["replacement_history"] == history
+
+
 # -- turns that were aborted ------------------------------------------------------------------------------------------
 
 
