@@ -170,16 +170,9 @@ class FindDocument(Document, frozen=True, kw_only=True):
     hits: tuple[FoundDocument, ...]
 
 
-class PlaceDocument(Document, frozen=True, kw_only=True):
-    """An event of a conversation."""
-
-    conversation: str
-    event: int
-
-
 class HitDocument(Document, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is when it happened, without a zone where its source
-    names none; None where the event does not say. The events ``also`` have the same text around the words.
+    names none; None where the event does not say.
     """
 
     conversation: str
@@ -189,7 +182,6 @@ class HitDocument(Document, frozen=True, kw_only=True):
     timestamp: str | None
     snippet: str
     highlights: tuple[tuple[int, int], ...]
-    also: tuple[PlaceDocument, ...]
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):

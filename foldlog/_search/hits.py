@@ -18,8 +18,8 @@ MARK_START, MARK_END = "\x02", "\x03"
 
 _ENDING = re.compile(r"(?<=...)(ing|ed|es|e|s|ies|y)$", re.IGNORECASE)
 _NO_END = 2**62
-_BEFORE, _AROUND, _SNIPPET = 60, 40, 200
-"""Characters of a snippet: before the first word that was found, on both sides of what is compared, and in all."""
+_BEFORE, _SNIPPET = 60, 200
+"""Characters of a snippet: before the first word that was found, and in all."""
 
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 """What a database takes in no text: NUL, and half of a surrogate pair."""
@@ -231,30 +231,15 @@ def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     return text, tuple(highlights)
 
 
-def grouped(hits: Iterable[Hit]) -> list[list[Hit]]:
-    """Return hits in their order, with each one those of its kind that have the same text around the words: a summary
-    may repeat those before it.
-    """
-    groups: dict[tuple[str, str], list[Hit]] = {}
-    for hit in hits:
-        places = [place for pair in hit.highlights for place in pair] or [0, len(hit.snippet)]
-        around = hit.snippet[max(0, places[0] - _AROUND) : places[-1] + _AROUND]
-        groups.setdefault((hit.kind, around), []).append(hit)
-    return [*groups.values()]
-
-
-def hits_document(words: str, hits: Sequence[Hit], unread: int, limit: int, asked: int) -> documents.HitsDocument:
-    """Return the JSON document of a search that asked for one hit more than ``asked``, and shows ``limit`` texts."""
-    groups = grouped(hits)
+def hits_document(words: str, hits: Sequence[Hit], unread: int, limit: int) -> documents.HitsDocument:
+    """Return the JSON document of a search that asked for one hit more than ``limit``."""
     found = (
         documents.HitDocument.of(
             hit,
             event=hit.id,
             recorded_at=hit.recorded_at.isoformat(),
             timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
-            also=tuple(documents.PlaceDocument(conversation=each.conversation, event=each.id) for each in others),
         )
-        for hit, *others in groups[:limit]
+        for hit in hits[:limit]
     )
-    more = len(groups) > limit or len(hits) > asked
-    return documents.HitsDocument(words=words, hits=tuple(found), more=more, unread=unread)
+    return documents.HitsDocument(words=words, hits=tuple(found), more=len(hits) > limit, unread=unread)

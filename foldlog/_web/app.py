@@ -89,7 +89,7 @@ def application(
 
     def searched(request: Request) -> documents.HitsDocument:
         words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
-        return hits_document(words, index().search(words, limit=limit + 1), index().unread, limit, limit)
+        return hits_document(words, index().search(words, limit=limit + 1), index().unread, limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -30,7 +30,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
-    CondensationAction,
     ConversationNotFound,
     DocumentChanges,
     InvalidArgument,
@@ -450,20 +449,9 @@ def test_the_command_shows_where_words_are(foldlog, five_messages):
         assert foldlog("search", *arguments).status == 2
 
 
-def test_a_text_that_summaries_repeat_is_shown_once_and_an_empty_index_is_told(foldlog):
-    with open_store("sqlite:///foldlog.db") as store:
-        ran = foldlog("search", "--rebuild")
-        assert "the index is rebuilt from the log: 0 events, " in ran.err
-        said = "# Digest of {} events ## Asked by the user - Please repair the marigold, and nothing else. [0]"
-        made = [CondensationAction(forgotten_event_ids=(), summary=said.format(n), summary_offset=0) for n in range(30)]
-        store.append("c", made, expected_version=0)
-        store.append("d", Message(source="user", content="and the marigold?"), expected_version=0)
-    document = foldlog("search", "marigold", "-n", "4", "--json").document
-    assert {hit["kind"]: len(hit["also"]) for hit in document["hits"]} == {"user": 0, "condensation": 29}
-    assert not document["more"]
-    ran = foldlog("search", "marigold", "--kind", "condensation")
-    assert ran.out.count("# Digest of") == 1
-    assert "the same text is in 29 more events: c " in ran.out
+def test_an_empty_index_that_is_rebuilt_is_told(foldlog):
+    open_store("sqlite:///foldlog.db").close()
+    assert "the index is rebuilt from the log: 0 events, " in foldlog("search", "--rebuild").err
 
 
 def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, monkeypatch):

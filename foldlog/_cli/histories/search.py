@@ -15,14 +15,11 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import events_total, open_existing, resolved
-from foldlog._search import Hit, SearchIndex, grouped, hits_document
+from foldlog._search import Hit, SearchIndex, hits_document
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 _FOLLOWED_EVERY_S = 2.0
-_COPIES = 10
-"""How many hits are asked for, for each one that is shown: several may have the same text."""
-_NAMED = 5
 
 
 def run(
@@ -75,7 +72,7 @@ def run(
                 terminal.note(
                     f"the index is {made} from the log: {count(added, 'event')}, {index.tables.size():,} bytes"
                 )
-            hits, asked = tuple[Hit, ...](), limit * _COPIES
+            hits: tuple[Hit, ...] = ()
             if words:
                 try:
                     hits = index.search(
@@ -84,18 +81,20 @@ def run(
                         kinds=wanted.kinds,
                         since=wanted.since,
                         until=wanted.until,
-                        limit=asked + 1,
+                        limit=limit + 1,
                     )
                 except ValueError as error:
                     raise Refused(str(error)) from error
             unread = index.unread
     if as_json or words:
-        filtered, groups = bool(within or kinds or since or until), grouped(hits)[:limit]
-        document = hits_document(line, hits, unread, limit, asked)
-        terminal.answer(document, lambda: _show(groups, filtered=filtered))
+        document, filtered = (
+            hits_document(line, hits, unread, limit),
+            bool(within or kinds or since or until),
+        )
+        terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
     if not as_json and line != " ".join(words or ()):
         terminal.note(f"words in quotes are a phrase: {line}")
-    if not as_json and (len(hits) > asked or len(grouped(hits)) > limit):
+    if not as_json and len(hits) > limit:
         terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:
         terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
@@ -125,21 +124,15 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
     terminal.note(f"{count(follower.view.events, 'event')} added to the index")
 
 
-def _show(groups: Sequence[Sequence[Hit]], *, filtered: bool) -> None:
-    if not groups:
+def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
+    if not hits:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"
         terminal.console().print(f"{which} has all these words.")
-    for hit, *others in groups:
+    for hit in hits:
         name = terminal.typed_id(hit.conversation)
         at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
         terminal.say(Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")))
         terminal.print_indented(terminal.console(), _highlighted(hit), 4)
-        if others:
-            named = ", ".join(f"{terminal.typed_id(each.conversation)} {each.id}" for each in others[:_NAMED])
-            more = ", …" if len(others) > _NAMED else ""
-            terminal.say(
-                Text(f"    the same text is in {count(len(others), 'more event')}: {named}{more}", style="dim")
-            )
 
 
 def _highlighted(hit: Hit) -> Text:

@@ -341,7 +341,7 @@ export class Overview {
       const reply = await ask(`search?${new URLSearchParams({ words, limit: String(MOST_ASKED) })}`);
       if (words !== this.box.value.trim()) return;
       this.reply = reply;
-      this.found = new Set(reply.hits.flatMap((hit) => [hit, ...hit.also]).map((one) => one.conversation));
+      this.found = new Set(reply.hits.map((hit) => hit.conversation));
       this.showHits();
       this.choose();
     } catch (error) {
@@ -352,15 +352,14 @@ export class Overview {
 
   showHits() {
     const { hits } = this.reply;
-    const total = hits.reduce((sum, { also }) => sum + 1 + also.length, 0);
     this.hits.hidden = false;
     refill(
       this.hits,
-      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best of ${this.reply.more ? "more than " : ""}${grouped(total)} events with whole words` : `${count(total, "event")} with whole words`) : el("p", { class: "soft" }, "No event contains these words."),
+      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best of ${this.reply.more ? "more than " : ""}${grouped(hits.length)} events with whole words` : `${count(hits.length, "event")} with whole words`) : el("p", { class: "soft" }, "No event contains these words."),
       el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so. A conversation’s own search finds parts of words too."),
-      ...(total < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
+      ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...hits.slice(0, MOST_HITS).map((hit) =>
-        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}${hit.also.length ? ` and ${grouped(hit.also.length)} more` : ""}`), marked(hit.snippet, hit.highlights))),
+        el("a", { class: "hit", href: address(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))),
     );
   }
 }
