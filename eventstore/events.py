@@ -590,7 +590,7 @@ _COMMON_FIELDS = """
     ``origin``     where an imported event comes from
     ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
     ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
-                   are forgotten and sent together, as a reasoning item and the call that it led to
+                   are forgotten and sent together, as thinking and the call that it led to, and start a tool loop
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
     ``redacted``   that its content was erased, and by whom; None for other events. Only the store sets it
     """

@@ -34,7 +34,6 @@ from foldlog.projections.lifetimes import Span as Span
 from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
 from foldlog.projections.messages import Dialect as Dialect
 from foldlog.projections.messages import Rendered as Rendered
-from foldlog.projections.messages import begins_reply as begins_reply
 from foldlog.projections.messages import rendered as rendered
 from foldlog.projections.messages import says_something as says_something
 from foldlog.projections.messages.content import content_texts as content_texts
@@ -44,6 +43,7 @@ from foldlog.projections.messages.turns import arguments_of as arguments_of
 from foldlog.projections.retractions import intervals_kept as intervals_kept
 from foldlog.projections.tool_results import append_tool_result as append_tool_result
 from foldlog.projections.tool_results import interrupt as interrupt
+from foldlog.projections.units import begins_reply as begins_reply
 from foldlog.projections.view import View as View
 from foldlog.projections.view import cut_points as cut_points
 from foldlog.projections.view import well_formed as well_formed

@@ -60,7 +60,7 @@ class Items(Sequence[Event]):
             return units(self[:], left_behind)
         events = self[:]
         so_far.read(events[so_far.count :])
-        found = so_far.units(events)
+        found = so_far.units()
         self._found.append(so_far)
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from foldlog.eventstore import Action, Event, Observation
-from foldlog.projections.units import is_unseen, units
+from foldlog.projections.units import begins_reply, is_unseen, units
 
 
 def left_behind_after(
@@ -40,18 +40,20 @@ def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
     """Return whether certainly no event of the piece shares a unit with one of the head or the tail."""
-    if not _all_are_answered(head) or not _all_are_answered(piece):
-        return False  # an observation may be in another part than its call
+    if not _are_alone(head) or not _are_alone(piece):
+        return False  # an observation may be in another part than its call, thinking in another one than its loop
     return not any(
-        (before and before[-1].stays_with_next) or _is_of_one_response(before, after) or _is_in_loop(before, after)
+        _is_of_one_response(before, after) or _is_in_loop(before, after)
         for before, after in ((head, piece), ([*head, *piece], tail))
     )
 
 
-def _all_are_answered(events: Sequence[Event]) -> bool:
-    """Return whether certainly each call of these events is answered among them, and each observation answers one."""
+def _are_alone(events: Sequence[Event]) -> bool:
+    """Return whether certainly all calls and observations here pair up, and no event stays with another one."""
     waiting = dict[str | int | None, int]()
     for event in events:
+        if event.stays_with_next:
+            return False
         if type(event) is Action:
             key: str | int | None = event.id if event.call_id is None else event.call_id
             if key in waiting:
@@ -73,14 +75,19 @@ def _is_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross this border. To be safe, orphans count as observations here."""
+    """Return whether a tool loop may cross this border. To be safe, orphans count as observations here, and all that
+    the agent says as words before its actions.
+    """
     following = next((event for event in after if not is_unseen(event)), None)
-    if not isinstance(following, (Action, Observation)) or (isinstance(following, Action) and following.thinking):
+    if not _may_go_on(following) or (isinstance(following, Action) and following.thinking):
         return False
     for event in reversed(before):
-        if type(event) is Action:
-            if event.thinking:
-                return True
-        elif not isinstance(event, Observation) and not is_unseen(event):
+        if type(event) is Action and event.thinking:
+            return True
+        if not _may_go_on(event) and not is_unseen(event):
             return False
     return False
+
+
+def _may_go_on(event: Event | None) -> bool:
+    return isinstance(event, (Action, Observation)) or (event is not None and begins_reply(event))

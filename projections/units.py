@@ -10,11 +10,11 @@ these units.
     parallel calls   the actions of one model response, with their observations. An action without a response id is
                      alone. Servers repeat ids: a response ends at an action with another response id, or with a call
                      id that the response has an answer for; at a summary, too, if none of its calls waits.
-    loop             starts at an action with thinking, runs through actions and observations, ends at any other event,
-                     or at the next action with thinking. Orphans, and events that no model sees, neither belong to it
-                     nor end it.
     bond             an event that stays with the next, and the next one, if the agent said or did it; several in a row
                      are one bond. Without such a next event it is a bond of one, which is never sent.
+    loop             starts with thinking: at an action that has it, or at a bond of several events. It runs through
+                     actions, observations, and what a reply says before its actions; it ends at any other event, and
+                     where another loop starts. Orphans, and what no model sees, neither belong to it nor end it.
 
 Events that were *left behind*, when a condensation forgot another part of their unit, do not belong to a unit any more.
 
@@ -25,13 +25,13 @@ Cost: the events given, once, whatever the length of the history.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import compress
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from foldlog.eventstore import Action, Annotation, CondensationSummary, Event, Observation, UnknownEvent
+from foldlog.eventstore import Action, Annotation, CondensationSummary, Event, Message, Observation, UnknownEvent
 
 _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
@@ -41,6 +41,16 @@ def is_unseen(event: Event) -> bool:
     unknown kind, or a part of another runtime's history that only its own format knows. An annotation of one's own has.
     """
     return type(event) in _MAY_BE_UNSEEN and (event.origin is not None or type(event) is UnknownEvent)
+
+
+def begins_reply(event: Event, before: Event | None = None) -> bool:
+    """Return whether the model was called for this event, after it said ``before``, which may be of the same reply."""
+    if not (isinstance(event, (Action, Message)) and event.source == "agent"):
+        return False
+    if before is None:
+        return True
+    own, other = ((getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before))
+    return not any(reply is not None and reply in other for reply in own)
 
 
 class ParallelCalls(Struct, gc=False):
@@ -71,7 +81,7 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
     """Return the units of a View."""
     so_far = UnitsSoFar(left_behind)
     so_far.read(events)
-    return so_far.units(events)
+    return so_far.units()
 
 
 class UnitsSoFar:
@@ -94,22 +104,29 @@ class UnitsSoFar:
         self._waiting = WaitingCalls()
         self._place: dict[int, int] = {}
         """The index of the parallel calls that a position is a member of."""
+        self._bonds: list[list[int]] = []
+        self._bond: list[int] = []
+        """The last events, which stay with the next one."""
+        self._said: list[tuple[int, Event]] = []
+        """The agent's last words, which are of the loop if actions of the same reply follow."""
         self._in_loop = self.has_bonds = self.has_parallel = False
         self._returned = 0
 
     def read(self, events: Sequence[Event]) -> None:
         """Read the next events. Cost: these."""
-        parallel_calls, places = self._parallel_calls, self._place
+        parallel_calls, places, said, seen = self._parallel_calls, self._place, self._said, self._seen
         loop = self._loops[-1] if self._in_loop else None
         for position, event in enumerate(events, self.count):
-            if event.stays_with_next:
-                self.has_bonds = True
             if event.id in self.left_behind:
                 continue
-            if type(event) in _MAY_BE_UNSEEN and is_unseen(event):
+            stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
+            if type(event) not in _MAY_BE_UNSEEN or not is_unseen(event):
+                seen.append(position)
+            else:
                 self._unseen.append(position)
-                continue
-            self._seen.append(position)
+                if not stayed:
+                    continue
+            thinks: object = stayed
             if type(event) is Action:
                 if self._waiting.add(event, position):
                     parallel_calls.append(ParallelCalls([position], 1))
@@ -118,9 +135,11 @@ class UnitsSoFar:
                     self._change(len(parallel_calls) - 1, position, 1)
                 places[position] = len(parallel_calls) - 1
                 self._unanswered += 1
-                if event.thinking:
-                    loop = []
-                    self._loops.append(loop)
+                thinks = stayed or event.thinking
+                if loop is not None and said and not thinks and not begins_reply(event, said[-1][1]):
+                    loop += [place for place, _ in said]
+                elif said:
+                    loop = None
             elif type(event) is Observation:
                 call = self._waiting.take(event)
                 if call is None:
@@ -130,14 +149,36 @@ class UnitsSoFar:
                 self._unanswered -= 1
                 places[position] = places[call]
                 self._change(places[call], position, -1)
-            else:
+                if said:
+                    loop = None
+            elif not thinks:
+                if loop is not None and begins_reply(event) and not (said and begins_reply(event, said[-1][1])):
+                    said.append((position, event))
+                    continue
                 loop = None
                 if type(event) is CondensationSummary and parallel_calls and not parallel_calls[-1].unanswered:
                     self._waiting.response_id = None
+            if thinks or said:
+                said.clear()
+                if thinks:
+                    loop = [*stayed]
+                    self._loops.append(loop)
             if loop is not None:
                 loop.append(position)
         self._in_loop = loop is not None
         self.count += len(events)
+
+    def _bind(self, event: Event, position: int) -> Sequence[int]:
+        """Read an event that stays with the next, or that others may stay with. Return these others."""
+        self.has_bonds = True
+        if event.source != "agent":
+            self._bonds += ([each] for each in self._bond)  # they are without their follower
+            self._bond = []
+        stayed, self._bond = self._bond, [*self._bond, position] if event.stays_with_next else []
+        if event.stays_with_next or not stayed:
+            return ()
+        self._bonds.append([*stayed, position])
+        return stayed
 
     def _change(self, place: int, position: int, unanswered: int) -> None:
         """Add a member to parallel calls, which are replaced if ``units`` returned them before."""
@@ -157,8 +198,8 @@ class UnitsSoFar:
         """The newest loop, which may go on; empty if there is none."""
         return self._loops[-1] if self._loops else ()
 
-    def units(self, events: Sequence[Event]) -> Units:
-        """Return the units of all events that were read, which are ``events``."""
+    def units(self) -> Units:
+        """Return the units of all events that were read."""
         loops, self._returned = self._loops.copy(), len(self._parallel_calls)
         if self._in_loop:
             self._loops[-1] = self._loops[-1].copy()
@@ -168,26 +209,10 @@ class UnitsSoFar:
             loops,
             self._orphans.copy(),
             self._seen.copy(),
-            list(_bonds(events, self.left_behind)) if self.has_bonds else [],
+            [*self._bonds, *([each] for each in self._bond)],
             self._unseen.copy(),
             self._unanswered,
         )
-
-
-def _bonds(events: Sequence[Event], left_behind: Set[int]) -> Iterator[list[int]]:
-    bond: list[int] = []
-    for position, event in enumerate(events):
-        if event.id in left_behind:
-            continue
-        if bond and event.source != "agent":
-            yield from ([each] for each in bond)  # what came before is without its follower
-            bond = []
-        if event.stays_with_next:
-            bond.append(position)
-        elif bond:
-            yield [*bond, position]
-            bond = []
-    yield from ([each] for each in bond)
 
 
 class WaitingCalls:

@@ -18,6 +18,7 @@ from foldlog.eventstore import (
     Action,
     CondensationAction,
     Event,
+    Message,
     Observation,
     Retraction,
     is_structural,
@@ -122,10 +123,13 @@ class LifetimesFold:
         calls = self._units.calls_of(place)
         if calls is None:
             return () if type(event) is Observation or is_unseen(event) else (place,)
-        members, is_action = calls.members, type(event) is Action
+        members, is_action, loop = calls.members, type(event) is Action, self._units.last_loop
+        if is_action and loop[-1:] == [place] != loop and type(self._state.items[loop[-2]]) is Message:
+            before = next(each for each in reversed(loop) if each < place and self._units.calls_of(each))
+            if not self._is_sent(before):  # what was said since is of the loop now, and of a broken one
+                return None
         if (calls.unanswered != 1 or len(members) == 1) if is_action else calls.unanswered:
             return ()  # they were not sent before, and are not sent now
-        loop = self._units.last_loop
         if loop and members[0] <= loop[-1]:
             begins, ends = loop[0] == members[0], loop[-len(members) :] == members
             if is_action or not ends or not (begins or self._is_sent(loop[-len(members) - 1])):
@@ -199,7 +203,7 @@ class LifetimesFold:
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
         """Update which of ``events``, a whole View, a model is sent."""
-        found = self._units.units(events) if self._state.register is None else units(events, self._state.left_behind)
+        found = self._units.units() if self._state.register is None else units(events, self._state.left_behind)
         fit = {events[place].id for place in fit_positions(found)}
         for event in events:
             self._open[event.id].send(version, sent=event.id in fit and not is_unseen(event))

@@ -32,9 +32,9 @@ from collections.abc import Sequence
 from foldlog.eventstore import Event
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.content import says_something
-from foldlog.projections.messages.turns import DIALECTS, Dialect, Rendered, begins_reply, turns
+from foldlog.projections.messages.turns import DIALECTS, Dialect, Rendered, turns
 
-__all__ = ["DIALECTS", "Dialect", "Rendered", "begins_reply", "rendered", "says_something", "system_prompt"]
+__all__ = ["DIALECTS", "Dialect", "Rendered", "rendered", "says_something", "system_prompt"]
 
 system_prompt = anthropic.system_prompt
 

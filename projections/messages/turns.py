@@ -14,13 +14,12 @@ from foldlog.eventstore import (
     Content,
     Event,
     InvalidArgument,
-    Message,
     Observation,
     SystemMessage,
     said,
 )
 from foldlog.projections.messages.content import Part, is_blank, parts_of, sendable
-from foldlog.projections.units import ParallelCalls, is_unseen, units
+from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
 
 Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -150,16 +149,6 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
         reply.append(place)
         calls = calls if number is None else number
     return groups
-
-
-def begins_reply(event: Event, before: Event | None = None) -> bool:
-    """Return whether the model was called for this event, after it said ``before``, which may be of the same reply."""
-    if not (isinstance(event, (Action, Message)) and event.source == "agent"):
-        return False
-    if before is None:
-        return True
-    own, other = ((getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before))
-    return not any(reply is not None and reply in other for reply in own)
 
 
 def arguments_of(action: Action) -> str:

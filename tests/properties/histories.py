@@ -36,6 +36,14 @@ AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 THINKING = ({"type": "thinking", "thinking": "hm"},)
 CALL_IDS = (None, "a", "b", "c")
 RESPONSE_IDS = (None, "r", "s")
+REASONING = Annotation(
+    name="reasoning",
+    data=THINKING[0],
+    source="agent",
+    shown=True,
+    stays_with_next=True,
+    origin=Origin(format="test"),
+)
 
 
 def history(steps: Iterable[Step]) -> list[Event]:
@@ -59,10 +67,13 @@ def _always(*events: Event) -> Step:
 
 
 _said = st.builds(
-    lambda source, content, stays: _always(Message(source=source, content=content, stays_with_next=stays)),
+    lambda source, content, stays, reply: _always(
+        Message(source=source, content=content, stays_with_next=stays, meta={"reply": reply} if reply else {})
+    ),
     st.sampled_from(["user", "agent", "environment"]),
     st.sampled_from(["hello", "more"]),
     st.sampled_from([False, False, False, True]),
+    st.sampled_from(RESPONSE_IDS),
 )
 _call = st.builds(
     lambda call, response, thinking, stays: _always(
@@ -90,6 +101,8 @@ _other = st.sampled_from(
         _always(SystemMessage(content="you are an agent")),
         _always(Annotation(name="state")),
         _always(Annotation(name="state", shown=True)),
+        _always(REASONING),
+        _always(replace(REASONING, origin=None)),
         _always(CondensationSummary(content="an imported one")),
         _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}")),
         _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}", shown=True)),
@@ -124,6 +137,29 @@ def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> 
     return events
 
 
+def _turn(replies: list[tuple[int, int, bool]], thinks: bool, lost: int) -> Step:
+    """What an agent writes between two messages of the user, if its SDK keeps each part of a reply: thoughts, words and
+    calls, then the results. Where it ``thinks``, the first call has thinking of its own; one result may be lost.
+    """
+
+    def events(i: int) -> list[Event]:
+        made: list[Event] = []
+        for number, (size, thoughts, says) in enumerate(replies):
+            batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(i + number)
+            words = Message(source="agent", content="so", meta={"reply": f"response {i + number}"})
+            made += [*[REASONING] * thoughts, *[words] * says, *batch]
+        results = [place for place, event in enumerate(made) if isinstance(event, Observation)]
+        return [event for place, event in enumerate(made) if place not in results[lost : lost + 1]]
+
+    return events
+
+
+_answered_turn = st.builds(
+    _turn,
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 1, 2]), st.booleans()), max_size=4),
+    st.booleans(),
+    st.integers(0, 9),
+)
 _answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 
 
@@ -193,8 +229,10 @@ _v0_step = st.builds(
     st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense),
     _source_id,
 )
-_native_step = st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _condense, _condense, _retract)
-_tidy_step = st.one_of(_said, _answered_batch, _answered_batch, _condense)
+_native_step = st.one_of(
+    _said, _call, _answer, _other, _request, _answered_batch, _answered_turn, _condense, _condense, _retract
+)
+_tidy_step = st.one_of(_said, _answered_batch, _answered_turn, _condense)
 
 ordered_histories = st.builds(history, st.lists(_native_step, max_size=30))
 tidy_histories = st.builds(history, st.lists(_tidy_step, max_size=25))
@@ -208,7 +246,7 @@ continued_v0_histories = st.builds(
 histories = st.one_of(ordered_histories, tidy_histories, v0_histories, continued_v0_histories)
 """Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went on natively."""
 
-_few_calls = st.one_of(_said, _call, _answer, _condense, _condense, _answered_batch)
+_few_calls = st.one_of(_said, _call, _answer, _condense, _condense, _answered_batch, _answered_turn)
 long_histories = st.one_of(
     st.builds(history, st.lists(_few_calls, max_size=60)),
     st.builds(history, st.lists(_tidy_step, max_size=60)),

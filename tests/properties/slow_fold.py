@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from foldlog.eventstore.events import (
+    Action,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
     Event,
+    Message,
+    Observation,
     Retraction,
     summary_id,
 )
-from foldlog.projections.units import units
+from foldlog.projections.units import begins_reply, is_unseen, units
 
 
 @dataclass
@@ -107,3 +112,37 @@ def is_v0(event: Event) -> bool:
 def source_id(event: Event) -> int:
     assert event.origin is not None
     return -1 if event.origin.id is None else event.origin.id
+
+
+def slow_loops(events: Sequence[Event], left_behind: Set[int], orphans: Sequence[int]) -> list[list[int]]:
+    """Return the tool loops of a View, each found from its beginning, given the orphans."""
+    there = [place for place, event in enumerate(events) if event.id not in left_behind]
+    seen = [place for place in there if not is_unseen(events[place]) and place not in orphans]
+    begun: dict[int, list[int]] = {}
+    for number, place in enumerate(there):
+        stayed: list[int] = []
+        for before, after in reversed([*pairwise(there[: number + 1])]):
+            if not events[before].stays_with_next or events[after].source != "agent":
+                break
+            stayed.insert(0, before)
+        thinks = isinstance(events[place], Action) and events[place].thinking  # type: ignore[union-attr]
+        if place not in orphans and (thinks or (stayed and not events[place].stays_with_next)):
+            begun[place] = [*([] if events[place].stays_with_next else stayed), place]
+    return [
+        [*start, *goes_on(events, [each for each in seen if each > place], begun)] for place, start in begun.items()
+    ]
+
+
+def goes_on(events: Sequence[Event], later: list[int], begun: Container[int]) -> list[int]:
+    """Return the later places that a loop goes on to: words only with an action of their reply after them."""
+    loop: list[int] = []
+    words: list[int] = []
+    for place in later:
+        event = events[place]
+        is_of_reply = not words or (begins_reply(event) and not begins_reply(event, events[words[-1]]))
+        if place in begun or not is_of_reply or not (isinstance(event, Action | Observation) or begins_reply(event)):
+            break
+        words.append(place)
+        if not isinstance(event, Message):
+            loop, words = [*loop, *words], []
+    return loop

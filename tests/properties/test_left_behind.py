@@ -91,6 +91,12 @@ def _said(*, stays: bool = False) -> Message:
     return Message(source="agent", content="x", stays_with_next=stays)
 
 
+def _replies(call: str) -> tuple[Event, ...]:
+    """Return a call with thinking, its result, and what the reply "r" says before its calls."""
+    words = Message(source="agent", content="x", meta={"reply": "r"})
+    return _call(call, thinks=True), _answer(call), words
+
+
 def _forget(*ids: int) -> CondensationAction:
     return CondensationAction(origin=ORIGIN, forgotten_event_ids=ids)
 
@@ -116,6 +122,10 @@ def _forget_v0(source_id: int) -> CondensationAction:
         ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)], {3}),
         ([_said(), _call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(1, 2)], {3, 4}),
         ([_call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
+        ([*_replies("a"), _call("b", "r"), _answer("b"), _forget(0, 1)], {2, 3, 4}),
+        ([*_replies("a"), _call("b", "s"), _answer("b"), _forget(0, 1)], set()),
+        ([_said(stays=True), _said(), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
+        ([_said(stays=True), _said(), _call("b"), _answer("b"), _forget(0, 1)], {2, 3}),
         ([_call("a"), _said(stays=True), _answer("a"), _said(), _forget(0), _forget(1, 2)], {3}),
         ([_call("a"), _said(), _answer("a"), _forget(2), _said(), _forget(1)], {0}),
         ([_said(), _call("a"), _answer("a"), _said(), _forget(1, 2), _said(), _forget(3)], set()),

@@ -11,12 +11,13 @@ from foldlog.projections.lifetimes.fold import LifetimesFold
 from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples
-from tests.properties.histories import _batch, _from_v0, _v0_condensation, histories, history
+from tests.properties.histories import _batch, _from_v0, _turn, _v0_condensation, histories, history
 from tests.shown_at import shown_at
 
 
 @examples(150)
 @given(histories)
+@example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, lost=0)]))
 @example(history([_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]))
 def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
     folding = LifetimesFold("c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)])

@@ -25,7 +25,8 @@ from foldlog.projections.messages import BEGINNING
 from foldlog.projections.retractions import intervals_kept
 from foldlog.projections.units import units
 from tests.how_many import examples
-from tests.properties.histories import histories, ordered_histories
+from tests.properties.histories import histories, long_histories, ordered_histories
+from tests.properties.slow_fold import slow_loops
 
 many = examples(300)
 
@@ -93,6 +94,14 @@ def test_no_batch_is_kept_by_half_and_no_loop_is_kept_broken(events: list[Event]
     for loop in found.loops:
         shown = [view[place].id in kept for place in loop]
         assert shown == sorted(shown, reverse=True), "what is kept of a loop is its beginning"
+
+
+@many
+@given(st.one_of(histories, long_histories))
+def test_loops_are_what_their_definition_says(events: list[Event]) -> None:
+    view = View.from_events(events)
+    found = units(view.events, view.left_behind)
+    assert found.loops == slow_loops(view.events, view.left_behind, found.orphans)
 
 
 def without_their_followers(view: View) -> set[int]:

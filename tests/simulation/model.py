@@ -119,40 +119,70 @@ class Conversation:
         of = responses | {answer: responses[action] for answer, action in answered.items()}
         return [{each for each in of if of[each] == response} for response in dict.fromkeys(responses.values())]
 
+    def bonds(self, view: Shown) -> list[set[int]]:
+        """Return the events that stay with the next, with this one; each alone where the agent's next is missing."""
+        bonds: list[set[int]] = []
+        run: list[int] = []
+        for each in view.ids:
+            if each in view.left:
+                continue
+            event = self.item(each)
+            if event.get("source") != "agent":
+                bonds += [{one} for one in run]
+                run = []
+            run.append(each)
+            if not event.get("stays"):
+                bonds += [set(run)] if len(run) > 1 else []
+                run = []
+        return bonds + [{one} for one in run]
+
     def loops(self, view: Shown) -> list[set[int]]:
-        """Return the tool loops: from an action with thinking through actions and answers."""
+        """Return the tool loops: from thinking through actions, answers, and words with an action of their reply."""
         _, orphans, _ = self.calls(view)
+        bonds = {max(bond): bond for bond in self.bonds(view) if len(bond) > 1}
         loops: list[set[int]] = []
         running = False
+        words: list[int] = []
+        reply: Any = None
         for each in view.ids:
             event = self.item(each)
             if each in view.left or each in orphans:
                 continue
-            if event["kind"] == "action" and event["thinking"]:
-                loops.append(set())
-                running = True
-            elif event["kind"] not in ("action", "observation"):
+            if each in bonds or (event["kind"] == "action" and event["thinking"]):
+                loops.append(set(bonds.get(each, ())))
+                running, words = True, []
+            elif (
+                event["kind"] == "message"
+                and event.get("source") == "agent"
+                and (not words or reply_of(event) == reply)
+            ):
+                words, reply = [*words, each], reply_of(event)
+                continue
+            elif event["kind"] not in ("action", "observation") or (words and reply_of(event) != reply):
                 running = False
             if running:
-                loops[-1].add(each)
+                loops[-1] |= {each, *words}
+            words = []
         return loops
 
     def units(self, view: Shown) -> list[set[int]]:
-        return self.batches(view) + self.loops(view)
+        return self.batches(view) + self.loops(view) + self.bonds(view)
 
     def fit(self, view: Shown) -> list[int]:
         """Return the ids of a View that can be sent to a model."""
         _, orphans, _ = self.calls(view)
         place = {each: index for index, each in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
-        dropped = set(view.left) | orphans
-        batches, loops = self.batches(view), self.loops(view)
+        batches, loops, bonds = self.batches(view), self.loops(view), self.bonds(view)
+        dropped = set(view.left) | orphans | {one for bond in bonds if len(bond) == 1 for one in bond}
         before = -1
         while len(dropped) != before:
             before = len(dropped)
             for batch in batches:
                 if batch & (unanswered | dropped):
                     dropped |= batch
+            for bond in bonds:
+                dropped |= bond if bond & dropped else set()
             for loop in loops:
                 kept = loop - dropped
                 if kept and any(place[each] < max(place[one] for one in kept) for each in loop & dropped):
@@ -173,9 +203,10 @@ class Conversation:
             after = {each for each in view.ids[places[0] :] if each not in orphans and each not in view.left}
             if after <= batch:
                 out |= set(range(places[0] + 1, len(view.ids) + 1))
-        for loop in self.loops(view):
-            places = sorted(place[each] for each in loop)
-            out |= set(range(places[0] + 1, places[-1] + 1))
+        for unit in self.loops(view) + self.bonds(view):
+            places = sorted(place[each] for each in unit)
+            is_last = unit == {view.ids[-1]} and self.item(view.ids[-1]).get("stays")
+            out |= set(range(places[0] + 1, len(view.ids) + 1 if is_last else places[-1] + 1))
         return [index for index in range(len(view.ids) + 1) if index not in out]
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
@@ -233,18 +264,28 @@ def calls_of(events: list[Event]) -> Calls:
     return answered, orphans, responses
 
 
+def reply_of(event: Event) -> Any:
+    """Return the reply that an event is of; for each other event another value."""
+    return event.get("response_id") or event.get("meta", {}).get("reply") or event["id"]
+
+
 def as_sent(events: list[Event]) -> list[Event]:
-    """Return events in the order of their messages: the calls of one response are together, up to another reply."""
+    """Return events in the order of their messages: the words and calls of one reply together, up to another reply."""
     _, _, responses = calls_of(events)
     groups: list[list[Event]] = []
-    calls: list[Event] = []
+    said: list[Event] = []
+    response: int | None = None
     for event in events:
-        if calls and responses.get(event["id"], -1) == responses.get(calls[0]["id"]):
-            calls.append(event)
+        if event["kind"] != "action" and (event["kind"] != "message" or event["source"] != "agent"):
+            groups.append([event])
             continue
-        groups.append([event])
-        if event["kind"] == "action" or (event["kind"] == "message" and event["source"] == "agent"):
-            calls = groups[-1]
+        own = responses.get(event["id"])
+        known = None not in (own, response)
+        if not said or (own != response if known else reply_of(event) != reply_of(said[-1])):
+            said, response = [], None
+            groups.append(said)
+        said.append(event)
+        response = response if own is None else own
     return [event for group in groups for event in group]
 
 
@@ -258,7 +299,8 @@ def forgotten(event: Event) -> Iterable[int]:
 def without_content(event: Event) -> Event:
     """Return what stays of a redacted event."""
     stays: Event = {key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown")}
-    stays |= {"meta": {}, "redacted": True, "origin": None}
+    stays |= {"meta": {key: event["meta"][key] for key in event["meta"] if key == "reply"}}
+    stays |= {"redacted": True, "origin": None}
     if event["origin"] is not None:
         source, number = event["origin"]
         stays["origin"] = (source, None if " " in str(number) else number)  # free text goes
@@ -272,7 +314,7 @@ def without_content(event: Event) -> Event:
         case "observation":
             stays |= {"content": REDACTED} | {key: event[key] for key in ("tool", "call_id", "is_error")}
         case "annotation":
-            stays |= {"name": event["name"], "data": None}
+            stays |= {"name": event["name"], "data": None, "stays": event["stays"]}
         case "condensation":
             stays |= {key: value for key, value in event.items() if key.startswith("forgotten_")}
             stays |= {"summary": event["summary"] and REDACTED, "summary_offset": event["summary_offset"]}

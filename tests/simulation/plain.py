@@ -29,7 +29,12 @@ def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any
 
 
 def annotation(name: str, data: Any, **fields: Any) -> model.Event:
-    return model.event_of("annotation", "environment", shown=False, name=name, data=data) | fields
+    return model.event_of("annotation", "environment", shown=False, name=name, data=data, stays=False) | fields
+
+
+def reasoning(text: str) -> model.Event:
+    """Return thinking that stays with what the agent says or does next."""
+    return annotation("reasoning", _thinking(text)[0], source="agent", shown=True, stays=True)
 
 
 def request(reason: str) -> model.Event:
@@ -81,7 +86,8 @@ def built(event: model.Event) -> es.Event:
             given = {name: event[name] for name in ("tool", "call_id", "is_error")}
             return es.Observation(content=_content(event["content"]), **given, **common)
         case "annotation":
-            return es.Annotation(name=event["name"], data=event["data"], **common)
+            given = {"name": event["name"], "data": event["data"], "shown": event["shown"]}
+            return es.Annotation(**given, stays_with_next=event["stays"], **common)
         case "condensation_request":
             return es.CondensationRequest(reason=event["reason"], **common)
         case "retraction":
@@ -118,7 +124,8 @@ def said(event: es.Event) -> model.Event:
             given = {name: getattr(event, name) for name in names}
             return told | {"kind": "observation", "content": _text(event.content)} | given
         case es.Annotation():
-            return told | {"kind": "annotation", "name": event.name, "data": event.data}
+            given = {"name": event.name, "data": event.data, "stays": event.stays_with_next}
+            return told | {"kind": "annotation"} | given
         case es.CondensationRequest():
             return told | {"kind": "condensation_request", "reason": event.reason}
         case es.Retraction():

@@ -287,7 +287,10 @@ class Steps:
             ]
         if draw < 0.6:
             response, thinking = self.unique("response"), rng.choice(("", "", "hm"))
-            made = []
+            made = [plain.reasoning("hm") for _ in range(rng.choice((0, 0, 1, 2)))]
+            if rng.random() < 0.3:
+                made.append(plain.message(self.text(rng), "agent", meta={"reply": response}))
+            calls = len(made)
             for number in range(rng.choice((1, 1, 2, 3))):
                 call = rng.choice((self.unique("call"), "again")) if rng.random() < 0.9 else None
                 arguments = {"q": self.text(rng)}
@@ -295,7 +298,7 @@ class Steps:
                 made.append(plain.action("tool", arguments, call, response, thought=thought, thinking=thinking))
                 thinking = ""
             if rng.random() < 0.5:
-                for number, each in enumerate(list(made)):
+                for number, each in enumerate(made[calls:], calls):
                     made.append(plain.observation(self.text(rng), each["call_id"], "tool", cause=version + number))
             return made
         if draw < 0.68:
