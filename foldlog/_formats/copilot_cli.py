@@ -234,7 +234,6 @@ FORMAT = Format(
     decoder=CopilotDecoder,
     encoder=CopilotEncoder,
     conversation=first_named(_session),
-    begins=_session,
     rewritten=True,
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),

@@ -180,7 +180,6 @@ class Format:
     ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
-    ``begins``        the session that a record begins, or None, where its program writes one session to a file
     ``beside``        what the object that holds a history says beside its records, the first 50 and the last of which
                       are given: the records that come after these, and the usage of calls of models, each with its
                       ``reply``, the id of that reply, or else accumulated over the whole run
@@ -216,7 +215,6 @@ class Format:
     decoder: Callable[[Iterable[Any], Options], RecordDecoder]
     encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
-    begins: Callable[[Any], str | None] | None = None
     expected: str = "a record"
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     alike: Callable[[Any, Any], bool] | None = None

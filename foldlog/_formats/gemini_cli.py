@@ -318,7 +318,6 @@ FORMAT = Format(
     decoder=GeminiDecoder,
     encoder=GeminiEncoder,
     conversation=first_named(session_in),
-    begins=session_in,
     files=_Documents(),
     rewritten=True,
     kept_in=("~/.gemini/tmp",),

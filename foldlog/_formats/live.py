@@ -298,8 +298,7 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
             return None
         decoder = Decoder(format, history)
         for located in records:
-            is_own = located.problem is None and (format.begins is None or format.begins(located.value) is None)
-            made = decoder.events(located.value) if is_own else []
+            made = [] if located.problem is not None else decoder.events(located.value)
             if not made or decoder.findings or any(map(_needs_more, made)):
                 return None
             events += made

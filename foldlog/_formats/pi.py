@@ -300,7 +300,6 @@ FORMAT = Format(
     decoder=PiDecoder,
     encoder=PiEncoder,
     conversation=first_named(_session),
-    begins=_session,
     rewritten=True,
     kept_in=("~/.pi/agent/sessions", "~/.openclaw/agents"),
     source_id=member("id"),

@@ -66,7 +66,6 @@ FORMAT = Format(
     decoder=CodexDecoder,
     encoder=CodexEncoder,
     conversation=first_named(_session),
-    begins=_session,
     looks_like="openai-responses",
     live=True,
     source_id=_source_id,

@@ -24,17 +24,7 @@ from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import (
-    Array,
-    JsonLines,
-    OneSession,
-    Placed,
-    elements,
-    held_in,
-    on_lines,
-    record_in,
-    rows_in,
-)
+from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, on_lines, record_in, rows_in
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
@@ -279,8 +269,7 @@ class _File:
         format = supported(self._path, recognized)
         if format is not None:
             name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
-            one = reader if format.begins is None else OneSession(reader, format.begins)
-            yield Found(name, format, self._path, one)
+            yield Found(name, format, self._path, reader)
 
     def _in_object(self) -> Found:
         size = self._path.stat().st_size

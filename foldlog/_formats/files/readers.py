@@ -19,7 +19,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.scanner import CUT, Broken, Scanner
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
-from foldlog._formats.record import Located, RecordReader, at
+from foldlog._formats.record import Located, at
 from foldlog._open_files import open_database
 
 _new = tuple.__new__  # what Located(...) calls, without the call around it
@@ -53,33 +53,6 @@ class JsonLines:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
                     yield parsed(line, number, start, source)
-
-
-class OneSession:
-    """The records of one session: a record that begins another one is a problem, and the last. Records of other
-    sessions before the first record of its own, as in the file of a fork, are its past.
-    """
-
-    def __init__(self, records: RecordReader, begins: Callable[[Any], str | None]) -> None:
-        self._records, self._begins = records, begins
-
-    @property
-    def size_bytes(self) -> int:
-        return self._records.size_bytes
-
-    def __iter__(self) -> Iterator[Located]:
-        named, has_begun = set[str](), False
-        for located in self._records:
-            name = self._begins(located.value)
-            if has_begun and named and name is not None and name not in named:
-                problem = f"begins the session {name!r}: import what follows from a file of its own"
-                yield located._replace(value=None, problem=problem)
-                return
-            if name is None:
-                has_begun = True
-            else:
-                named.add(name)
-            yield located
 
 
 def on_lines(path: Path, least: int = 2) -> bool:

@@ -13,12 +13,10 @@ from foldlog._formats import sources
 from foldlog._formats.files.histories import histories
 from foldlog._formats.files.readers import on_lines
 from foldlog._formats.json_text import RECORD_SIZE_MAX
-from foldlog._formats.registry import format_named
 from foldlog._importing import import_source
 from foldlog.eventstore import open_store
-from foldlog.formats import FORMATS, NotAHistory, encode, open_sources
+from foldlog.formats import NotAHistory, encode, open_sources
 from foldlog.projections import View
-from tests.foldlog.records import records_of
 from tests.how_many import some
 
 
@@ -119,19 +117,6 @@ def test_a_codex_rollout_is_named_by_its_session(write):
     assert only(write("a.jsonl", *lines, item))[0] == "s1"
     assert only(write("b.jsonl", item, lines[1]))[0] == "s2"
     assert only(write("c.json", [lines[2], lines[3], item]))[0] == "c"
-
-
-@pytest.mark.parametrize("format", [each for each in FORMATS if format_named(each).begins])
-def test_a_file_has_one_session(write, foldlog, format):
-    begins, records = format_named(format).begins, records_of(format)
-    (first,) = (n for n, record in enumerate(records) if begins(record))
-    other = json.loads(json.dumps(records[first]).replace(begins(records[first]), "other"))
-    path = write("a.jsonl", *records, other, *records)
-    problem = "begins the session 'other': import what follows from a file of its own"
-    assert only(path)[2:] == (records, [f"{path}:{len(records) + 1}: {problem}"])
-    assert only(write("b.jsonl", *records[: first + 1], other, *records[first + 1 :]))[3] == []  # of a fork
-    foldlog("import", write("c.jsonl", *records))
-    assert problem in foldlog("import", write("c.jsonl", *records, other)).err
 
 
 def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
