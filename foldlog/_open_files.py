@@ -8,6 +8,7 @@ another process would take itself for the last one and remove the log, and this 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,27 +17,31 @@ from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 
 SQLITE = b"SQLite format 3\0"
 """The first bytes of a database."""
+_INDEX = (3_007_000).to_bytes(4, sys.byteorder)
+"""The first bytes of the index of its log."""
 
 
 def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
     """Yield the bytes of a file in parts of ``size``, the last of which may be shorter. Raises ``OSError``."""
-    if (descriptor := open_database(path)) is None:
-        with open(path, "rb") as file:
-            while part := file.read(size):
-                yield part
-    else:
-        at = 0
-        while part := os.pread(descriptor, size, at):
+    descriptor = open_database(path)
+    own = os.open(path, os.O_RDONLY) if descriptor is None else -1
+    at = 0
+    try:
+        while part := os.pread(own if descriptor is None else descriptor, size, at):
             yield part
             at += len(part)
+    finally:
+        if own >= 0 and open_database(path, besides=own) is None:  # else it was opened since, and ours stays open
+            os.close(own)
 
 
-def open_database(path: Path | str) -> int | None:
+def open_database(path: Path | str, besides: int = -1) -> int | None:
     """Return a descriptor with which this process has a database open, or the index of its log; None where it has not,
     and where the system does not tell. To open such a file and close it would take SQLite's locks away.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # it is open for writing only, or closed since
-            if os.fspath(path).endswith("-shm") or os.pread(descriptor, len(SQLITE), 0) == SQLITE:
+            begin = b"" if descriptor == besides else os.pread(descriptor, len(SQLITE), 0)
+            if begin == SQLITE or begin.startswith(_INDEX):
                 return descriptor
     return None

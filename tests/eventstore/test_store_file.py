@@ -192,6 +192,21 @@ def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_
     assert contents(tmp_path / "saved.db") == ["before"]
 
 
+def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: Path):
+    """SQLite takes a file with what another process wrote since for damaged."""
+    read_file(path)
+    written = "store.append('d', [Message(source='user', content='x' * 9_000)] * 90, expected_version=0)"
+    code = f"import sys\nfrom foldlog.eventstore import *\nwith open_store(sys.argv[1]) as store: {written}"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    asked = [lambda: append(store, "never"), lambda: list(store.events("d")), lambda: store.database.data_version()]
+    for ask in asked:
+        with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open"):
+            ask()
+    store.close()
+    with open_store(path) as again:
+        assert again.version("d") == 90
+
+
 @pytest.mark.parametrize(
     "change, events, opened", [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")]
 )

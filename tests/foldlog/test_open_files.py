@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 import foldlog
 from foldlog import InvalidOption, Message
 from foldlog._matching import files_with, text_or_pattern
+from foldlog._open_files import parts_of
 from foldlog._whole_file import whole_file
 from foldlog.formats import NotAHistory
 
@@ -19,7 +21,14 @@ HELLO = Message(source="user", content="hello")
 LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM events')"
 
 
+def locks():
+    """The locks of this process, as Linux tells them."""
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(line[2:8] for line in lines if line[4] == str(os.getpid()))
+
+
 def import_folder(histories, path):
+    path.with_name("link.json").symlink_to(f"{path}-shm")
     histories.import_(path.parent)
 
 
@@ -45,7 +54,9 @@ def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
     with foldlog.open(path) as histories:
         histories["c1"].append(HELLO)
         assert histories.search("hello")
+        held = locks()
         read(histories, path)
+        assert locks() == held
         for file in (path, Path(f"{path}.search")):
             with suppress(subprocess.CalledProcessError):  # the index has no table of events
                 subprocess.run([sys.executable, "-c", LAST, str(file)], check=True, capture_output=True)
@@ -53,3 +64,15 @@ def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
         histories["c1"].append(HELLO)
     with foldlog.open(path) as again:
         assert again["c1"].version() == 2
+
+
+def test_a_database_that_is_opened_while_it_is_read_keeps_its_locks(tmp_path):
+    path = tmp_path / "history.db"
+    foldlog.open(path).close()
+    parts = parts_of(path, 16)
+    next(parts)
+    with foldlog.open(path) as histories:
+        histories["c1"].append(HELLO)
+        held = locks()
+        parts.close()
+        assert locks() == held

@@ -137,6 +137,8 @@ class ReadConnection:
             raise_translated(another, f"{self._doing} {self._readers.file.path}")
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
+        if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index >= 0:
+            self._readers.file.check()  # it may not be damaged, but another one
         if error is not None:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
 
@@ -344,7 +346,7 @@ class SQLiteRecorder(Recorder):
         with self._queue.alone() as deadline:
             self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
-            self._writing.check()
+            self._file.check()
             with self._checkpoints.beside_commits:
                 yield connection
 

@@ -50,6 +50,8 @@ class StoreFile:
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
         """Inode, device and the number 1 for one name; empty before the first connection."""
+        self.index = -1
+        """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the system tells none."""
         self.closed_because: str | None = None
         """Why the recorder reads and writes no more."""
 
@@ -200,6 +202,12 @@ class StoreFile:
             ) from None
         found = status.st_ino, status.st_dev, status.st_nlink
         if found == self._opened:
+            with contextlib.suppress(OSError):  # without a connection that writes, or closed at this moment
+                if not os.fstat(self.index).st_nlink:
+                    raise WrongFile(
+                        f"{self.path}-wal was removed while it was open, and nothing was written: by hand, or since "
+                        f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}"
+                    )
             return
         if found[:2] != self._opened[:2]:
             remedy = "open the store again"

@@ -17,7 +17,7 @@ from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
-from foldlog.eventstore.recorders.sqlite.store_file import TO_SAVE, StoreFile, WrongFile, descriptors_of
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -58,8 +58,6 @@ class SQLiteWriting:
         self._on_copy = on_copy
         self._stage = _NONE
         self._changes = self._changed_before = 0
-        self._index: int | None = None
-        """The descriptor with which SQLite has the log's index open; None if the system does not tell."""
         self._begun_at: bytes | None = None
         """The header of the log's index when the transaction began; None where the system does not show it."""
         self._own_header: bytes | None = None
@@ -77,14 +75,15 @@ class SQLiteWriting:
     def begin(self) -> None:
         self._stage = _OPEN
         connection = self.connection or self.open()
+        self._file.check()  # else SQLite may find a file damaged that is not its own any more
         if self._patience_s > AT_ONCE_S:
             connection.execute("BEGIN IMMEDIATE")
         else:
             with maintenance.waiting_at_most(connection, self._patience_s):
                 connection.execute("BEGIN IMMEDIATE")
-        self.check()
+        self._file.check()
         self._changed_before = connection.total_changes
-        self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)
+        self._begun_at = None if self._file.index < 0 else os.pread(self._file.index, _HEADER_BYTES, 0)
         own, self._own_header = self._own_header, None
         if own is None or self._begun_at != own:  # others have committed, or our last transaction was rolled back
             self._transaction.forget()
@@ -92,15 +91,6 @@ class SQLiteWriting:
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
-
-    def check(self) -> None:
-        """Raise ``WrongFile`` where the file, or the index of its log, is not the one that the connection has."""
-        self._file.check()
-        if self._index is not None and not os.fstat(self._index).st_nlink:
-            raise WrongFile(
-                f"{self._path}-wal was removed while it was open, and nothing was written: by somebody, or because code"
-                f" of this process opened and closed {self._path}, which releases SQLite's locks; {TO_SAVE}"
-            )
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -129,9 +119,9 @@ class SQLiteWriting:
                 self._stage = _COMMIT_FAILED
             raise
         self._stage = _COMMITTED
-        if self._index is None or self._begun_at is None:
+        if self._file.index < 0 or self._begun_at is None:
             return
-        header = os.pread(self._index, _HEADER_BYTES, 0)
+        header = os.pread(self._file.index, _HEADER_BYTES, 0)
         commits, pages = _header(header)
         # A program that is not ours needs no lock of ours, and may have committed since.
         wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
@@ -144,8 +134,8 @@ class SQLiteWriting:
         """Return the era as the last commit left it, if nothing was committed since. Any thread may ask at any time,
         also during a transaction of another thread: see ``_own_header``.
         """
-        own, index = self._own_header, self._index
-        if own is None or index is None:
+        own, index = self._own_header, self._file.index
+        if own is None or index < 0:
             return None
         era = self._transaction.newest_era
         try:
@@ -198,8 +188,8 @@ class SQLiteWriting:
         self._transaction = SQLiteTransaction(connection)
         self._own_header = None
         found = descriptors_of(f"{self._file.path}-shm")
-        self._index = found[0] if len(found) == 1 else None
-        if self._index is not None:
+        self._file.index = found[0] if len(found) == 1 else -1
+        if self._file.index >= 0:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         self.connection = connection  # the last step, so that a signal handler that raises leaves none half open
         return connection
@@ -207,6 +197,6 @@ class SQLiteWriting:
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""
         connection, self.connection = self.connection, None
-        self._own_header = self._index = None
+        self._own_header, self._file.index = None, -1
         if connection is not None:
             connection.close()

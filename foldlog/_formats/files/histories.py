@@ -30,7 +30,7 @@ from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
-from foldlog._open_files import SQLITE, parts_of
+from foldlog._open_files import SQLITE, open_database, parts_of
 
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
@@ -203,6 +203,8 @@ class _File:
         self._names = Names(root, path)
 
     def histories(self) -> Iterator[Found | ImportFinding]:
+        if open_database(self._path) is not None:
+            raise NotAHistory(self._path, "is a database that this program has open, or beside one")
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
