@@ -107,6 +107,10 @@ FORMAT = PartsFormat(
     source=lambda record: SPEAKERS.get(str(_role(record)), "environment"),
     read=_read,
     part=_contents,
-    thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),
+    thought=lambda text, signed: (
+        filled({"type": "text_reasoning", "text": text, "protected_data": signed})
+        if text
+        else {}  # it has none redacted
+    ),
     written=_written,
 )

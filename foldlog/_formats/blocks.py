@@ -143,9 +143,14 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where it has none."""
+    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where it has none. A
+    redacted block has only its data, which is returned as a signature.
+    """
+    if kind_of(block) == "redacted_thinking":
+        return "", text_or_empty(block.get("data"))
     texts = (text_or_empty(each.get("thinking", each.get("text"))) for each in (block, *dicts_in(block.get("summary"))))
-    return "\n".join(filter(None, texts)), text_or_empty(block.get("signature"))
+    text = "\n".join(filter(None, texts))
+    return text, text_or_empty(block.get("signature")) if text else ""
 
 
 def said(parts: list[_Block]) -> Content:

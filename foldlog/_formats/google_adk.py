@@ -200,6 +200,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
     if (file := _file(part)) is not None:
         return Message, {"content": (file,)}
+    if part.get("thought") is True and not text and (data := _signature(part)) and record["author"] != "user":
+        return thought("", data, is_redacted=True)
     if type(text) is str:
         return thought(text, _signature(part)) if record["author"] != "user" else kept("thought", part)
     return kept(next(iter(part), "part"), part)

@@ -80,7 +80,7 @@ class PartsEncoder(RepliesEncoder):
     def records(self, event: Event) -> Sequence[Any] | None:
         if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
             text, signature = thought_in(dict_or_empty(event.data))
-            thought = self.rules.thought(text or REDACTED, signature)
+            thought = self.rules.thought(text if text or signature else REDACTED, signature)
             parts = [thought] if event.name == _THOUGHT else self.rules.again(event)
             return [self.rules.written(event, parts)] if parts else ()
         return super().records(event)
@@ -89,7 +89,7 @@ class PartsEncoder(RepliesEncoder):
 def _before(format: PartsFormat, event: Any) -> list[Any]:
     """Return the parts of what the model thought before an event, and of what it said before a call."""
     thinking = event.thinking if isinstance(event, Action | Message) else ()
-    parts = [format.thought(*told) for told in map(thought_in, thinking) if told[0]]
+    parts = [part for told in map(thought_in, thinking) if any(told) and (part := format.thought(*told))]
     if not isinstance(event, Action) or not event.thought:
         return parts
     told = Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin)
@@ -104,7 +104,8 @@ class PartsFormat(Format):
     ``source``    who says a record
     ``read``      what a part becomes, or None, which stands for a record without parts
     ``part``      the parts of an event that was not imported
-    ``thought``   the part of what the model thought: a text, and its signature or an empty text
+    ``thought``   the part of what the model thought: a text, and its signature or an empty text. Of a redacted block
+                  there is no text, and its data is the signature; empty where the format has no such part
     ``written``   the record of such an event, with these parts
     ``response``  the id of its response, where that is not ``source_id``
     ``part_time`` the time of a part, and its place, where that is not the time of the record
@@ -147,9 +148,11 @@ def kept(name: str, data: Any, *, shown: bool = True) -> Made:
     return Annotation, {"name": name, "data": data, "shown": shown}
 
 
-def thought(text: Any, signature: Any = None) -> Made:
-    """Return what the model thought, which stays with the next part."""
-    data = thinking_of(text_or_empty(text), signature)
+def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
+    """Return what the model thought, which stays with the next part. A redacted block has its data as signature."""
+    data = (
+        {"type": "redacted_thinking", "data": signature} if is_redacted else thinking_of(text_or_empty(text), signature)
+    )
     return Annotation, {"name": _THOUGHT, "data": data, "shown": True, "thinks": True}
 
 

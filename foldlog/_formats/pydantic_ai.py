@@ -22,7 +22,17 @@ from contextlib import suppress
 from typing import Any
 
 from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
-from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
+from foldlog._formats.record import (
+    SourceTime,
+    dict_or_empty,
+    has,
+    joined_text,
+    member,
+    read_time,
+    text_or_empty,
+    usage_told,
+    within,
+)
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
@@ -45,6 +55,8 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
     },
 }
 """The most frequent content of messages besides their parts, in the SDK's order."""
+_REDACTED = ("redacted_thinking", "redacted_content")
+"""The ids of redacted thinking, from Anthropic's server and from Bedrock."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
@@ -73,12 +85,20 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
         return Message, {"content": content}
-    elif name == "thinking" and content:
-        return thought(content, part.get("signature") if part.get("provider_name") == "anthropic" else None)
+    elif name == "thinking" and (content or (part.get("id") in _REDACTED and _is_of_claude(part, record))):
+        signature = part.get("signature") if _is_of_claude(part, record) else None
+        return thought(content, signature, is_redacted=not content)
     elif name == "tool-call" and type(tool) is str:
         return called(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
     return kept(name, data, shown=name != kind)
+
+
+def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
+    """Return whether Anthropic's server made a signature, also through Bedrock, where responses of 2025 do not say."""
+    provider, system = part.get("provider_name"), record.get("canonical_system")
+    told = system == "anthropic" or (system is None and "claude" in text_or_empty(record.get("model_name")))
+    return bool(part.get("signature")) and (provider == "anthropic" or (provider == "bedrock" and told))
 
 
 def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
@@ -137,7 +157,8 @@ def _part(event: Any) -> dict[str, Any]:
 
 def _thought(text: str, signed: str) -> dict[str, Any]:
     by = {"signature": signed, "provider_name": "anthropic"} if signed else {"signature": None}
-    return {"content": text, **_UNSAID, **by, "part_kind": "thinking"}
+    redacted = {} if text else {"id": _REDACTED[0]}
+    return {"content": text, **_UNSAID, **redacted, **by, "part_kind": "thinking"}
 
 
 def _again(event: Annotation) -> list[Any]:

@@ -21,7 +21,17 @@ from typing import Any
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
-from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
+from foldlog._formats.record import (
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    read_time,
+    text_or_none,
+    time_text,
+    usage_told,
+    within,
+)
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
@@ -63,6 +73,8 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return Message, {"content": (file,)}
     if name == "reasoningContent" and (block := dict_or_empty(held.get("reasoningText"))):
         return thought(block.get("text"), block.get("signature"))
+    if name == "reasoningContent" and (data := text_or_none(within(held, "redactedContent", "data"))):
+        return thought("", data, is_redacted=True)
     return kept(name, content)
 
 
@@ -100,6 +112,12 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
     return {"image": held} if kind == "image" else {"document": {"name": "file", **held}}
 
 
+def _thought(text: str, signed: str) -> dict[str, Any]:
+    if text:
+        return {"reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}}
+    return {"reasoningContent": {"redactedContent": {"__bytes_encoded__": True, "data": signed}}}
+
+
 FORMAT = PartsFormat(
     name="strands",
     accepts=_accepts,
@@ -112,7 +130,7 @@ FORMAT = PartsFormat(
     source=lambda record: "user" if record["message"]["role"] == "user" else "agent",
     read=_read,
     part=_contents,
-    thought=lambda text, signed: {"reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}},
+    thought=_thought,
     written=_written,
     usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
 )

@@ -514,9 +514,52 @@ def test_thinking_keeps_its_signature_where_the_call_after_it_is_redacted(format
 
 OF_OTHERS = [
     ("pydantic-ai", {"content": "hm", "part_kind": "thinking", "signature": "c2ln", "provider_name": "openai"}),
+    ("pydantic-ai", {"content": "hm", "part_kind": "thinking", "signature": "c2ln", "provider_name": "bedrock"}),
     ("google-adk", {"text": "hm", "thought": True, "thought_signature": "_gA="}),
     ("agent-framework", {"type": "text_reasoning", "text": "hm", "protected_data": '[{"data": "c2ln"}]'}),
 ]
+
+
+REDACTED = {"type": "redacted_thinking", "data": "c2ln"}
+CLAUDE_ON_BEDROCK = {"provider_name": "bedrock", "model_name": "us.anthropic.claude-sonnet-4"}
+OF_CLAUDE = [
+    ("strands", {"reasoningContent": {"redactedContent": {"__bytes_encoded__": True, "data": "c2ln"}}}, REDACTED, {}),
+    ("google-adk", {"thought": True, "thought_signature": "YzJsbg=="}, REDACTED, {}),
+    *(
+        ("pydantic-ai", {"content": text, "part_kind": "thinking", "signature": "c2ln", **of}, block, record)
+        for text, block, name in (("hm", SIGNED, None), ("", REDACTED, "redacted_content"))
+        for of, record in (
+            ({"id": name, "provider_name": "bedrock"}, {"canonical_system": "anthropic"}),
+            ({"id": name, "provider_name": "bedrock"}, CLAUDE_ON_BEDROCK),
+        )
+    ),
+    (
+        "pydantic-ai",
+        {**OF_PYDANTIC[0], "content": "", "id": "redacted_thinking", "part_kind": "thinking"},
+        REDACTED,
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize("format, part, block, more", OF_CLAUDE)
+def test_what_claude_thought_goes_back_and_starts_a_tool_loop(format, part, block, more):
+    (record,) = encode([Action(id=0, tool="run", thought="I look", thinking=(block,))], format)
+    parts = within(record, *format_named(format).parts)
+    assert len(parts) == 3
+    if not more:
+        assert parts[0] == part
+    parts[0] = part
+    asked = Message(id=0, source="user", content="look")
+    events = [asked, *[replace(each, id=each.id + 1) for each in decode([record | more], format)]]
+    events += [
+        Observation(id=4, cause=3, content="so"),
+        Action(id=5, tool="run"),
+        Observation(id=6, cause=5, content="x"),
+    ]
+    view = View.from_events(events)
+    assert view.to_messages("anthropic")[1]["content"][0] == block
+    assert view.cut_points == (0, 1, 7)
 
 
 @pytest.mark.parametrize("format, part", OF_OTHERS)
