@@ -159,7 +159,7 @@ class History:
         Forgotten events are written, retracted ones are not.
 
         With ``view``, the records are the messages that a model would be sent now, as ``sent`` returns them; by default
-        as ``openai-chat``.
+        as ``openai-chat``. Those of ``anthropic-messages`` and ``openai-responses`` are in their dialects.
 
         ``notes`` is told what was left out, and of a history that lacks records of its source that the export does not
         say so. Any history can be written as ``openai-chat``. Raises

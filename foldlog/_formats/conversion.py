@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import tee
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,21 @@ from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.rewritten import is_rewriting, standing_in
-from foldlog.eventstore import Event, InvalidEvent, Retraction, Store
+from foldlog.eventstore import Event, InvalidEvent, Message, Observation, Retraction, Store, SystemMessage
 from foldlog.projections import Intervals, contains, intervals_kept
-from foldlog.projections.messages.turns import turns
+from foldlog.projections.messages.turns import Dialect, Rendered, turns
 
 if TYPE_CHECKING:
     from foldlog.projections import View
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
+_DIALECTS: Mapping[str, Dialect] = {
+    ANY_HISTORY: "openai",
+    "anthropic-messages": "anthropic",
+    "openai-responses": "responses",
+}
+"""The dialects whose messages are records of a format."""
 _NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
 
@@ -126,20 +132,43 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return the chat messages that a model is sent of a View, each with the thinking before it, as records of a
-    format. Raises ``UnknownFormat``.
+    """Return what a model is sent of a View as records of a format: the messages of its dialect, or chat messages that
+    are converted, each result with its error mark. Raises ``UnknownFormat``.
     """
+    chosen, dialect = format_named(format), _DIALECTS.get(format, "openai")
     thinking = {
         turn.positions: [block for block in turn.thinking if block.get("type") != "cleared"]
         for turn in turns(view.events, view.fit_positions)
     }
-    messages = [
-        message | thought(thinking[positions]) if message["role"] == "assistant" else message
-        for message, positions in view.rendered("openai")
-    ]
-    if format == ANY_HISTORY:
-        return iter(messages)
-    return encode((replace(event, origin=None) for event in decode(messages, ANY_HISTORY)), format, notes=notes)
+    rendered = view.rendered(dialect)
+    for message, positions in rendered if dialect == "openai" else ():
+        message |= thought(thinking[positions]) if message["role"] == "assistant" else {}
+    if format not in _DIALECTS:
+        return _records(_events_sent(view, rendered), chosen, notes, None, ())
+    messages = [message for message, _ in rendered]
+    if dialect == "anthropic" and view.system_prompt:
+        messages.insert(0, {"role": "user", "content": view.system_prompt})  # there is no role of a system
+    if notes is not None:
+        losses, writer = Losses(chosen), chosen.writer()
+        for event in map(view.events.__getitem__, view.fit_positions):
+            if isinstance(event, SystemMessage | Observation):
+                losses.seek(replace(event, content="", meta={}), writer)
+        for blocks in thinking.values():
+            losses.seek(Message(source="agent", content="", thinking=tuple(blocks)), writer)
+        losses.look_in(messages)
+        _tell(losses, format, notes)
+    return iter(messages)
+
+
+def _events_sent(view: View, messages: Iterable[Rendered]) -> Iterator[Event]:
+    """Yield the events of chat messages, results with their error marks, for which these have no field."""
+    decoder = format_named(ANY_HISTORY).reader((), Options())
+    for message, positions in messages:
+        for event in decoder.events(message):
+            shown = view.events[positions[0]]
+            if isinstance(event, Observation) and isinstance(shown, Observation):
+                event = replace(event, is_error=shown.is_error)
+            yield replace(event, origin=None)
 
 
 def _records(
@@ -168,12 +197,16 @@ def _records(
         return
     if retracted:
         notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
+    _tell(losses, format.name, notes)
+
+
+def _tell(losses: Losses, format: str, notes: Callable[[str], None]) -> None:
     hidden, lost = losses.end()
     if hidden:
         notes(f"left out: {hidden}, which no model was shown; 'foldlog log ID' shows them")
     if lost:
         said = "other texts of messages, calls and results are written"  # times and bookkeeping need not be
-        notes(f"left out: {lost}; {format.name} has no place for it; {said}")
+        notes(f"left out: {lost}; {format} has no place for it; {said}")
 
 
 def format_of_history(store: Store, conversation: str) -> str:

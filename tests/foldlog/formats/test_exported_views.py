@@ -26,7 +26,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import View, contains, intervals_kept
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages import DIALECTS, Dialect
 from tests.how_many import examples
 
 Step = Callable[[foldlog.History, int], Any]
@@ -41,6 +41,11 @@ OTHERWISE = ("form of a call", "end of a reply", "lack of a result", "argument",
 """Notes after which other messages are sent."""
 THINKING = ({"type": "thinking", "thinking": "hm", "signature": "s"},)
 TOOLS = ("run", "finish", "think", "message", "condensation", "delegate", "null", "recall", "system")
+SENT_AS: dict[str, Dialect] = {
+    "openai-chat": "openai",
+    "anthropic-messages": "anthropic",
+    "openai-responses": "responses",
+}
 WORD = re.compile(r"word\d{4}x\w*")
 NAMES = ("state", "message", "user", "finish", "compacted")
 
@@ -302,3 +307,34 @@ def test_what_foldlog_recorded_is_the_same_after_an_export(
             assert order(back) == order(expected)
         texts = {*WORD.findall(repr(told(uncondensed))), *summaries}
         assert sum(not histories.search(text) for text in texts) <= left_out.get("text", 0)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_exported_view_is_what_a_model_is_sent_with_failed_results_marked(format: str) -> None:
+    call, result = {"id": "s", "name": "web", "input": {"query": "q"}}, {"title": "found"}
+    searched = [
+        {"type": "server_tool_use", **call},
+        {"type": "web_result", "tool_use_id": "s", "content": [result]},
+        {"type": "tool_use", **call, "id": "u"},
+    ]
+    notes: list[str] = []
+    with foldlog.open("memory:") as histories:
+        history = histories["a"]
+        history.append(SystemMessage(content="prompt"))
+        _say("user", "tf")(history, 0)
+        _call(["run"], thought="", failed=True, ids=True, kinds="ti", custom=True)(history, 1)
+        history.append(Message(source="agent", content="so", thinking=({"type": "thinking", "thinking": "unsigned"},)))
+        history.append_reply({"role": "assistant", "content": searched, "stop_reason": "tool_use"})
+        history.append_tool_result("u", "done")
+        records = json.loads(json.dumps(list(history.export(format, view=True, notes=notes.append))))
+        view = history.view()
+    if format == "openai-chat":
+        assert [record.pop("reasoning_content") for record in records if record["content"] == "so"] == ["unsigned"]
+    if format in SENT_AS:
+        beside = [{"role": "user", "content": "prompt"}] * (format == "anthropic-messages")
+        assert records == [*beside, *view.to_messages(SENT_AS[format])]
+        assert (ROLE in notes[0]) == bool(beside)
+        assert ("1 thinking block" in notes[0]) == (format != "openai-chat")
+    results = [event.is_error for event in decode(records, format) if isinstance(event, Observation)]
+    if format not in IN_WORDS:
+        assert results == [all("1 error mark" not in note for note in notes), False]
