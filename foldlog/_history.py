@@ -444,6 +444,10 @@ class History:
         ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta`` is kept with the
         first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened.
 
+        A user's message that another program appended while the model answered stands before the reply, and the next
+        prompt ends with the assistant. With ``view.version`` as ``expected_version`` this raises ``VersionConflict``
+        instead: prepare, and ask again. Where each program takes the lease to append, such a message comes later.
+
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
         raises; then nothing is appended.
