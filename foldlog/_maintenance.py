@@ -235,8 +235,8 @@ def erased(
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations, forks before the conversations whose events they share, companions after theirs. Yield the
     tombstone of each, and ``with_forks`` those of their forks; for one that stays, its row and why. One that has a
-    newer event than its row in ``expected`` stays. The last one tells whether the search index may hold any of them.
-    With ``dry_run``, erase nothing, and yield rows in the place of tombstones.
+    newer event than its row in ``expected`` stays. With ``dry_run``, erase nothing, and yield rows in the place of
+    tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument("with_forks and detach_forks: forks are either erased or kept; give one of the two")
@@ -250,58 +250,49 @@ def erased(
 
     alone = (row for row in known.values() if companion_of(row.id) not in known)
     left = sorted(alone, key=lambda row: (depth(row), row.created_at))
-    last: ConversationRow | None = None
-    try:
-        with KeptSums(store).put_back():
-            while left:
-                row = left.pop()
-                if row.id in gone:
-                    continue
-                forks = and_forks(store, [row], gone)[:0:-1]
-                sources = source_files(store, [row, *forks])
-                origins = forked_from(store, row.id)
-                tombstone = row
-                try:
-                    if not dry_run:
-                        note_sources(store, [row, *forks] if with_forks else [row])
-                        tombstone = erase.erase(
-                            store,
-                            row.id,
-                            reason=reason,
-                            complete=False,
-                            with_forks=with_forks,
-                            detach_forks=detach_forks,
-                            expected=(expected or {}).get(row.id),
-                        )
-                    elif forks and not (with_forks or detach_forks):
-                        raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
-                except (ConversationHasForks, VersionConflict) as error:
-                    yield row, error
-                    continue
-                tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
-                its = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
-                if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
-                    for fork in forks:
-                        keep_source(store, fork.id, sorted({*sources.get(fork.id, ()), *sources[row.id]}))
-                gone |= {each.id for each in (*its, tombstone)}
-                beside = companions(store, *(each.id for each in (*its, tombstone)))
-                left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
-                kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
-                agents = tuple(f"sub-agent {name}" for name in sub_agents(store, row.id))
-                tombstone = tombstone._replace(unconfirmed=(*kept, *agents, *tombstone.unconfirmed))
-                for each in (*its, tombstone):
-                    files = sources.get(each.id, ())
-                    names = each.unconfirmed if dry_run else holders(store, each.unconfirmed, {each.id}, files)
-                    if last is not None:
-                        yield last, None
-                    last = each._replace(unconfirmed=names)
-    except Exception:
-        if last is not None:
-            yield last, None
-        raise
-    if last is not None:
-        index = () if dry_run else still_in_index(store)  # once: its cost is that of the whole index
-        yield last._replace(unconfirmed=(*last.unconfirmed, *index)), None
+    with KeptSums(store).put_back():
+        while left:
+            row = left.pop()
+            if row.id in gone:
+                continue
+            forks = and_forks(store, [row], gone)[:0:-1]
+            sources = source_files(store, [row, *forks])
+            origins = forked_from(store, row.id)
+            tombstone = row
+            try:
+                if not dry_run:
+                    note_sources(store, [row, *forks] if with_forks else [row])
+                    tombstone = erase.erase(
+                        store,
+                        row.id,
+                        reason=reason,
+                        complete=False,
+                        with_forks=with_forks,
+                        detach_forks=detach_forks,
+                        expected=(expected or {}).get(row.id),
+                    )
+                elif forks and not (with_forks or detach_forks):
+                    raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
+            except (ConversationHasForks, VersionConflict) as error:
+                yield row, error
+                continue
+            tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
+            its = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
+            if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
+                for fork in forks:
+                    keep_source(store, fork.id, sorted({*sources.get(fork.id, ()), *sources[row.id]}))
+            gone |= {each.id for each in (*its, tombstone)}
+            beside = companions(store, *(each.id for each in (*its, tombstone)))
+            left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
+            kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
+            agents = tuple(f"sub-agent {name}" for name in sub_agents(store, row.id))
+            tombstone = tombstone._replace(unconfirmed=(*kept, *agents, *tombstone.unconfirmed))
+            for each in (*its, tombstone):
+                names = each.unconfirmed
+                if not dry_run:
+                    there = holders(store, names, {each.id}, sources.get(each.id, ()))
+                    names = (*there, *still_in_index(store))
+                yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         cleared(store)
 

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -222,21 +223,46 @@ def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: s
         assert connection.execute("SELECT term FROM temp.terms WHERE term LIKE 'zq%'").fetchall() == []
 
 
-@pytest.mark.parametrize("command", [("erase", "a", "b", "c"), ("redact", "a", "0", "1", "2")])
-def test_the_index_is_written_anew_once_for_all_that_goes(
-    tmp_path: Path, foldlog: Callable[..., object], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+def test_the_index_is_written_anew_once_for_all_that_a_command_redacts(
+    tmp_path: Path, foldlog: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ):
     path, purged, really = tmp_path / "foldlog.db", [], SQLiteTables._purge
     with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
-        for name in "abcd":
-            say(store, name, *("kept" if name == "d" else f"zq{n}secret" for n in range(3)))
+        say(store, "a", *(f"zq{n}secret" for n in range(3)), "kept")
         index.catch_up()
     monkeypatch.setattr(SQLiteTables, "_purge", lambda tables: (purged.append(tables), really(tables)))
-    assert foldlog(*command, "--no-vacuum", "--yes", "--reason", "asked for").status == 0
-    assert (len(purged), bytes_beside(path).count(b"kept") > 0) == (1, True)
+    assert foldlog("redact", "a", "0", "1", "2", "--no-vacuum", "--yes", "--reason", "asked for").status == 0
+    left = bytes_beside(path)
+    assert (len(purged), b"kept" in left, b"secret" in left) == (1, True, False)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("command", [("erase", "a", "b", "c"), ("redact", "a", "0", "1", "2")])
+def test_what_went_before_an_interruption_leaves_the_index(
+    tmp_path: Path,
+    foldlog: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    error: type[BaseException],
+):
+    path, gone = tmp_path / "foldlog.db", []
     with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
-        assert {hit.conversation for hit in index.search("zq*")} == ({"b", "c"} if command[0] == "redact" else set())
-    assert (b"secret" in bytes_beside(path)) == (command[0] == "redact")
+        for name in "abc":
+            say(store, name, *(f"zq{name}{n}secret" for n in range(3)))
+        index.catch_up()
+    really = {"erase": erase, "redact": redact}[command[0]]
+
+    def interrupted(store: Store, conversation: str, *event_id: int, **options: Any) -> object:
+        if len(gone) == 2:
+            raise error
+        gone.append(f"zq{conversation}{''.join(map(str, event_id))}".encode())
+        return really(store, conversation, *event_id, **options)
+
+    monkeypatch.setattr(f"foldlog._maintenance.{command[0]}.{command[0]}", interrupted)
+    with contextlib.suppress(error):
+        foldlog(*command, "--no-vacuum", "--yes", "--reason", "asked for")
+    left = bytes_beside(path)
+    assert ([each for each in gone if each in left], len(gone), b"secret" in left) == ([], 2, True)
 
 
 def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str):

@@ -180,18 +180,21 @@ def run(
             _ask(goes, quotes, listed=searches)
         receipts: list[RedactionReceipt] = []
         stay: list[ProblemDocument] = []
+        index: tuple[str, ...] = ()
         if not dry_run:
             ids = {name: [event.id for event in reversed(each)] for name, each in named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
             redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, alone=searches)
-            receipts, stay = _redacted(store, stores, ids, redact, shown, text)
+            try:
+                receipts, stay = _redacted(store, stores, ids, redact, shown, text)
+            finally:
+                index = still_in_index(store)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        unconfirmed = dict.fromkeys((*unread, *(name for receipt in receipts for name in receipt.unconfirmed)))
-        unconfirmed |= dict.fromkeys(() if dry_run else still_in_index(store))
+        unconfirmed = dict.fromkeys((*unread, *(name for receipt in receipts for name in receipt.unconfirmed), *index))
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
