@@ -84,7 +84,7 @@ def is_among(new: Sequence[Event], gone: Event) -> bool:
     """
     for event in new:
         if _names(event, None) == _names(gone, None) and event.timestamp in (None, gone.timestamp):
-            alike = replace(event, cause=gone.cause)
+            alike = replace(event, cause=gone.cause, origin=gone.origin if gone.redacted is None else event.origin)
             _, source_id, call, _ = _names(event, None)
             if source_id is not None or (event.timestamp and call is not None):
                 return True

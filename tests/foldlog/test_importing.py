@@ -631,6 +631,21 @@ def test_a_history_that_differs_only_in_what_was_redacted_is_another_one(foldlog
     assert (ran.status, "back in its place" in ran.err, len(ids(foldlog))) == (1, True, 2)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_redacted_does_not_come_back_from_records_whose_keys_have_another_order(histories, tmp_path, is_there):
+    records = chat("one", "marigold", "three", "four")
+    lines(tmp_path / "x.jsonl", records)
+    histories.import_(tmp_path / "x.jsonl")
+    histories["x"].redact(1, reason="asked to")
+    if not is_there:
+        (tmp_path / "x.jsonl").unlink()
+    lines(tmp_path / "y.jsonl", [dict(reversed(each.items())) for each in records])
+    with pytest.raises(WasRedacted):
+        histories.import_(tmp_path / "y.jsonl")
+    lines(tmp_path / "y.jsonl", chat("one", "another", "three", "two"))
+    assert len(histories.import_(tmp_path / "y.jsonl")) == 1, "another history"
+
+
 def test_another_history_of_the_same_name_is_not_taken_for_a_redacted_one_nor_for_a_fork_of_it(foldlog, tmp_path):
     lines(tmp_path / "runs" / "x.jsonl", chat("pin 1111", "ok", "so", "on"))
     lines(tmp_path / "edited" / "runs" / "x.jsonl", chat("pin 1111", "ok", "so", "what"))
