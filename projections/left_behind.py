@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from foldlog.eventstore import Action, Event, Observation
-from foldlog.projections.units import begins_reply, is_unseen, units
+from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.projections.units import is_unseen, units
 
 
 def left_behind_after(
@@ -75,19 +75,19 @@ def _is_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross this border. To be safe, orphans count as observations here, and all that
-    the agent says as words before its actions.
-    """
+    """Return whether a tool loop may cross this border. To be safe, orphans and all words of a reply count as of it."""
     following = next((event for event in after if not is_unseen(event)), None)
-    if not _may_go_on(following) or (isinstance(following, Action) and following.thinking):
+    goes_on = not following.thinking if isinstance(following, Action) else isinstance(following, Observation)
+    if not goes_on and not _are_words(following):
         return False
     for event in reversed(before):
-        if type(event) is Action and event.thinking:
-            return True
-        if not _may_go_on(event) and not is_unseen(event):
+        if type(event) is Action:
+            if event.thinking:
+                return True
+        elif type(event) is not Observation and not _are_words(event) and not is_unseen(event):
             return False
     return False
 
 
-def _may_go_on(event: Event | None) -> bool:
-    return isinstance(event, (Action, Observation)) or (event is not None and begins_reply(event))
+def _are_words(event: Event | None) -> bool:
+    return isinstance(event, Message) and "reply" in event.meta
