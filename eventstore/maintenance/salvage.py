@@ -172,9 +172,8 @@ class _Filling:
 def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
     if structural:
         return UnknownEvent(stored_kind=LOST, stored_schema=1, body=b"{}", is_structural=True)
-    if shown:
-        return Message(source="environment", content=f"[Event {event_id} of this history was damaged, and is lost.]")
-    return Annotation(name=LOST, data={"event": event_id})
+    told, meta = f"[Event {event_id} of this history was damaged, and is lost.]", {LOST: True}
+    return Message(source="environment", content=told, meta=meta) if shown else Annotation(name=LOST, meta=meta)
 
 
 def _linked(new: Conversation, links: Sequence[Link], rows: Iterable[Row]) -> Iterator[Row]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldlog.eventstore import Event
+from foldlog.eventstore import Event, UnknownEvent
+from foldlog.eventstore.events import LOST
 
 if TYPE_CHECKING:
     from foldlog._formats.format import Format
@@ -19,8 +20,11 @@ def told_at(event: Event, recorded_at: datetime) -> datetime | None:
     of its recording.
 
     For an event of a format whose records say when they happened, and for one of a history that was imported, it is the
-    time that its source wrote, or None: the time of the import says nothing about it.
+    time that its source wrote, or None: the time of the import says nothing about it. Nor is it known when an event
+    happened that a salvage lost.
     """
+    if LOST in event.meta or (isinstance(event, UnknownEvent) and event.stored_kind == LOST):
+        return None
     if event.timestamp is not None:
         return event.timestamp
     if event.origin is None or (
