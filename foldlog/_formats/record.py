@@ -15,8 +15,10 @@ INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
 """The document with the number of readable records before each of them, and the id of the event after it; of too many
-the last stands for others: its number is -1.
+the last stands for others: its number is -1. For an event that a salvage lost the number is ``LOST_EVENT``, and the id
+is its own.
 """
+LOST_EVENT = -2
 
 _encode = msgspec.json.Encoder().encode
 _TYPES = {"cost": (int, float), "calls": (int,)}

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from foldlog._formats.conversion import format_of_history
 from foldlog._formats.packing import is_step_aside, place_of
 from foldlog._formats.past import recorded
-from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
+from foldlog._formats.record import INCOMPLETE, LOST_EVENT, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
-from foldlog._formats.tips import incomplete
+from foldlog._formats.tips import marked
 from foldlog._importing.known import (
     AnotherHistory,
     ReadOtherwise,
@@ -178,7 +178,7 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, _, put_back = compare(store, conversation, source)
-    unread = [place for place, _ in Documents(store).get(conversation, UNREAD, ())]
+    unread = [place for place, _ in Documents(store).get(conversation, UNREAD, ()) if place != LOST_EVENT]
     differing = store.events(conversation, diverged.event_id, diverged.event_id + 1)
     by_others = any(event.origin is None for event in differing)
     if more > 0 and (by_others or unread or rewritings(store, conversation)):
@@ -347,8 +347,9 @@ def _incomplete(store: Store, conversation: str, source: Source, *, marks: bool)
     documents, is_begun = Documents(store), store.version(conversation) > 0
     known = documents.get(conversation, UNREAD, default=()) if is_begun else ()
     attributes = documents.get(conversation, ATTRIBUTES, {}) if is_begun else {}
-    if [place for place, _ in known] == [place for place, _ in unread] or (unread and not marks):
+    lost = [each for each in known if each[0] == LOST_EVENT]  # of the store, and stays lost
+    if [place for place, _ in known] == [place for place, _ in (*unread, *lost)] or (unread and not marks):
         return {}
-    if not unread:
+    if not unread and not lost:
         return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}
-    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)}, UNREAD: [*map(list, unread)]}
+    return marked(attributes, [*unread, *lost])

@@ -3,10 +3,11 @@
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, Message, StoreUnavailable, open_store
+from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Message, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
@@ -135,7 +136,7 @@ def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     content = store.read_bytes()
     ran = foldlog("salvage", "foldlog.db", "new.db")
     assert ran.status == 1
-    assert "2 conversations whole, 1 in part, 0 not at all; 15 events in new.db." in ran.out
+    assert "2 conversations whole, 1 in part, 0 not at all; 16 events in new.db." in ran.out
     assert "conversation 'one', event 2: its checksum does not match" in ran.err
     assert store.read_bytes() == content
     assert {name: head for name, head in heads_of(tmp_path / "new.db").items() if name != "one"} == {
@@ -143,6 +144,42 @@ def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     }
     assert foldlog("verify", "--db", "sqlite:///new.db", "--json").document["conversations"][0]["findings"] == []
     assert {path.name for path in tmp_path.glob("new.db*")} <= {"new.db", "new.db-queue"}
+
+
+@pytest.mark.parametrize("lost, last_at", [(4, "09:00:05"), (6, "09:00:04")], ids=["imported", "own"])
+def test_a_salvaged_conversation_says_what_it_lacks_and_no_time_of_it(foldlog, five_messages, tmp_path, lost, last_at):
+    mark = f"1 event could not be salvaged, after event {lost - 1}"
+
+    def attributes(name):
+        return foldlog("attributes", name, "--db", "new.db", "--json").document["attributes"]
+
+    foldlog("import", five_messages, "--conversation", "c")
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
+        later = datetime(2026, 2, 17, 9, 0, 5, tzinfo=UTC)
+        opened.append("c", Message(source="user", content="more", timestamp=later), expected_version=6)
+    spoil(tmp_path / "foldlog.db", lost)
+    version = foldlog("salvage", "foldlog.db", "new.db", "--json").document["conversations"][0]["version"]
+    assert version == 8
+    assert f"note: c is incomplete: {mark}" in foldlog("view", "c", "--db", "new.db").err
+    ran = foldlog("list", "--db", "new.db")
+    assert f"2026-02-17 {last_at[:5]}" in ran.out
+    assert f"({mark})" in ran.out
+    assert f"2026-02-17 09:00:00 to 2026-02-17 {last_at}\n" in foldlog("stats", "--db", "new.db").out
+    foldlog("import", five_messages, "--conversation", "c", "--db", "new.db")  # which has all of its own records
+    for fork in ("before", "after"):
+        foldlog("fork", "c", fork, "--at", lost + (fork == "after"), "--db", "new.db")
+    assert [attributes(name).get("incomplete") for name in ("c", "before", "after")] == [mark, None, mark]
+
+
+def test_a_conversation_whose_attributes_are_lost_is_salvaged_too(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
+        opened.append("c", Message(source="user", content="hi"), expected_version=0)
+        for name in (ATTRIBUTES, "other"):
+            Documents(opened).append("c", (), {name: {"a": 1}})
+    spoil(tmp_path / "foldlog.db", 1)
+    ran = foldlog("salvage", "foldlog.db", "new.db")
+    assert "1 in part, 0 not at all; 3 events" in ran.out
+    assert "document 'attributes' builds on event 1" in foldlog("list", "--db", "new.db").out
 
 
 def test_a_conversation_that_lost_a_condensation_goes_on_in_a_fork(foldlog, tmp_path):

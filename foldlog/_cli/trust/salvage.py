@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create, path_of
 from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
+from foldlog._formats.tips import mark_lost
 from foldlog._words.gist import count
 from foldlog.eventstore import Store, as_url, open_store
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
@@ -54,7 +56,7 @@ def run(
         use_store(source)
         for each in salvage(old, new, ends=readable.ends):
             update(advance=each.events)
-            done.append(each)
+            done.append(each if each.problem is not None else _marked(new, each))
     unreadable = _unreadable(source, readable)
     if all(each.problem is not None for each in done):
         _warn(done, target, unreadable)
@@ -68,6 +70,16 @@ def run(
     )
     terminal.answer(document, _summed_up(done, target))
     _warn(done, target, unreadable)
+
+
+def _marked(store: Store, done: Salvaged) -> Salvaged:
+    """Let a salvaged conversation say what it lacks, in an event of its own."""
+    runs = [(each.first, each.last) for each in done.lost]
+    lost = [range(first, last + 1) for first, last in runs if first is not None and last is not None]
+    if not lost:
+        return done
+    mark_lost(store, done.conversation, chain.from_iterable(lost))
+    return done._replace(events=store.version(done.conversation))
 
 
 def _unreadable(source: str, readable: Readable) -> list[str]:
