@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import tee
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,13 @@ from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.rewritten import is_rewriting, standing_in
 from foldlog.eventstore import Event, InvalidEvent, Message, Observation, Retraction, Store, SystemMessage
 from foldlog.projections import Intervals, contains, intervals_kept
-from foldlog.projections.messages.turns import Dialect, Rendered, turns
+from foldlog.projections.messages.turns import Rendered, turns
 
 if TYPE_CHECKING:
     from foldlog.projections import View
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
-_DIALECTS: Mapping[str, Dialect] = {
-    ANY_HISTORY: "openai",
-    "anthropic-messages": "anthropic",
-    "openai-responses": "responses",
-}
-"""The dialects whose messages are records of a format."""
 _NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
 
@@ -135,7 +129,8 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
     """Return what a model is sent of a View as records of a format: the messages of its dialect, or chat messages that
     are converted, each result with its error mark. Raises ``UnknownFormat``.
     """
-    chosen, dialect = format_named(format), _DIALECTS.get(format, "openai")
+    chosen = format_named(format)
+    dialect = chosen.dialect or "openai"
     thinking = {
         turn.positions: [block for block in turn.thinking if block.get("type") != "cleared"]
         for turn in turns(view.events, view.fit_positions)
@@ -143,7 +138,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
     rendered = view.rendered(dialect)
     for message, positions in rendered if dialect == "openai" else ():
         message |= thought(thinking[positions]) if message["role"] == "assistant" else {}
-    if format not in _DIALECTS:
+    if chosen.dialect is None:
         return _records(_events_sent(view, rendered), chosen, notes, None, ())
     messages = [message for message, _ in rendered]
     if dialect == "anthropic" and view.system_prompt:

@@ -13,6 +13,7 @@ from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.past import Past
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
 from foldlog.eventstore import Event, EventStoreError
+from foldlog.projections.messages.turns import Dialect
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -180,6 +181,7 @@ class Format:
     ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
+    ``dialect``       the dialect of ``View.to_messages`` whose messages are records of the format, if there is one
     ``beside``        what the object that holds a history says beside its records, the first 50 and the last of which
                       are given: the records that come after these, and the usage of calls of models, each with its
                       ``reply``, the id of that reply, or else accumulated over the whole run
@@ -215,6 +217,7 @@ class Format:
     decoder: Callable[[Iterable[Any], Options], RecordDecoder]
     encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
+    dialect: Dialect | None = None
     expected: str = "a record"
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     alike: Callable[[Any, Any], bool] | None = None

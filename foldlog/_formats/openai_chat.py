@@ -217,6 +217,7 @@ FORMAT = Format(
     matches=matches,
     accepts=accepts,
     expected=EXPECTED,
+    dialect="openai",
     decoder=OpenAIChatDecoder,
     encoder=_Encoder,
     beside=beside,

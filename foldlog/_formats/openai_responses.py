@@ -136,6 +136,7 @@ FORMAT = Format(
     matches=matches,
     accepts=accepts,
     expected="an item with a text under 'type' or 'role'",
+    dialect="responses",
     decoder=ResponsesDecoder,
     encoder=_Encoder,
     live=True,

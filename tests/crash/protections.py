@@ -421,8 +421,8 @@ if self._is_staged:
     ),
     "which-file": Protection(
         "a write looks whether the name is still that of the file that was opened",
-        "eventstore:SQLiteWriting.begin",
-        Gone("check"),
+        "eventstore:StoreFile.check",
+        Instead("st_nlink found", "found = self._opened"),
         "tests/eventstore/test_store_file.py -k not_the_file_that_was_opened",
     ),
     "two-names": Protection(
