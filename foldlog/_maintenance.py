@@ -287,11 +287,11 @@ def erased(
             kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
             agents = tuple(f"sub-agent {name}" for name in sub_agents(store, row.id))
             tombstone = tombstone._replace(unconfirmed=(*kept, *agents, *tombstone.unconfirmed))
+            index = () if dry_run else still_in_index(store)
             for each in (*its, tombstone):
                 names = each.unconfirmed
                 if not dry_run:
-                    there = holders(store, names, {each.id}, sources.get(each.id, ()))
-                    names = (*there, *still_in_index(store))
+                    names = (*holders(store, names, {each.id}, sources.get(each.id, ())), *index)
                 yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         cleared(store)
@@ -457,11 +457,9 @@ def records_that_go(
     for row in [*map(store.conversation, imported)]:  # all as they are now: what is appended from now on is later
         logged = sound(store, row.id, row.parent_version or 0, row.version, unread)
         with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
-            of_gone = [
-                each
-                for first in {event.id - place_of(event) for event in imported[row.id]}
-                for each in of_records.setdefault((row.id, first), _of_record(store, row.id, first))
-            ]
+            firsts = {(row.id, event.id - place_of(event)) for event in imported[row.id]}
+            of_records |= {each: _of_record(store, *each) for each in firsts - of_records.keys()}
+            of_gone = [event for each in firsts for event in of_records[each]]
             records[row.id] = records_with(imported[row.id], of_gone, (each.event for each in logged))
     return records
 
