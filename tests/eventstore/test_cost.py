@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
+from foldlog.eventstore.recorders.sqlite import store_file
 from foldlog.projections import Views
 from tests.reading import reading
 
@@ -17,7 +18,7 @@ SHORT, LONG = 200, 6_000
 TOLERANCE = 1.25
 
 
-class Counting(sqlite3.Connection):
+class Counting(store_file.Connection):
     """Counts the instructions of SQLite's virtual machine."""
 
     steps = 0

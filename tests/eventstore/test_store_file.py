@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -172,17 +172,37 @@ def remove_log(path: Path) -> None:
         path.with_name(path.name + suffix).unlink()
 
 
-def read_file(path: Path) -> None:
-    """Read it and close it, which takes SQLite's locks away: another process then takes itself for the last one."""
+@pytest.fixture
+def another(path: Path) -> Callable[[str], None]:
+    """Run statements in another process, which opens the store."""
+
+    def run(statements: str) -> None:
+        code = "import os, sqlite3, sys\nfrom foldlog.eventstore import *\nwith open_store(sys.argv[1]) as store:\n"
+        subprocess.run([sys.executable, "-c", f"{code} {statements}", str(path)], check=True)
+
+    return run
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
+def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
+    store: Store, path: Path, another: Callable[[str], None]
+):
+    """That takes SQLite's own locks away, as a copy of the file does."""
     path.read_bytes()
-    subprocess.run(
-        [sys.executable, "-c", f"import sqlite3; sqlite3.connect({str(path)!r}).execute('VACUUM')"], check=True
-    )
+    another("store.append('d', Message(source='user', content='d'), expected_version=0)")
+    append(store, "after")
+    path.read_bytes()
+    with pytest.raises(subprocess.CalledProcessError):
+        another("store.append('e', Message(source='user', content='e'), expected_version=0); os.kill(os.getpid(), 9)")
+    append(store, "at last")
+    store.close()
+    assert not path.with_name("history.db-wal").exists()
+    with open_store(path) as again:
+        assert [again.version(name) for name in ["c1", "d", "e"]] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("lose", [remove_log, read_file])
-def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path, lose):
-    lose(path)
+def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path):
+    remove_log(path)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open, and nothing was written"):
             append(store, "never")
@@ -192,12 +212,14 @@ def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_
     assert contents(tmp_path / "saved.db") == ["before"]
 
 
-def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: Path):
+def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: Path, another: Callable[[str], None]):
     """SQLite takes a file with what another process wrote since for damaged."""
-    read_file(path)
+    checkpoint = "sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchall()"
+    another(checkpoint)
+    remove_log(path)
+    another(f"sqlite3.connect(sys.argv[1]).execute('VACUUM'); {checkpoint}")
     written = "store.append('d', [Message(source='user', content='x' * 9_000)] * 90, expected_version=0)"
-    code = f"import sys\nfrom foldlog.eventstore import *\nwith open_store(sys.argv[1]) as store: {written}"
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    another(f"{written}; {checkpoint}")
     asked = [lambda: append(store, "never"), lambda: list(store.events("d")), lambda: store.database.data_version()]
     for ask in asked:
         with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open"):

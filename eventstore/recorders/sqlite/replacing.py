@@ -22,7 +22,7 @@ from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.reader import SQL
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
+from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_rights
 
 _BESIDE = ("-wal", "-shm", "-journal")
@@ -79,6 +79,7 @@ def remove_empty(path: str) -> None:
         if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
             return
         connection.rollback()
+        connection.release()
         with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
             connection.execute("PRAGMA journal_mode = DELETE")
             for suffix in (*_BESIDE, "", "-queue"):
@@ -86,7 +87,7 @@ def remove_empty(path: str) -> None:
 
 
 @contextmanager
-def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
+def _alone_in(file: StoreFile) -> Iterator[Connection | None]:
     """Hold the write lock and SQLite's own, so that other programs do not write, and write as much of the log into the
     file as possible. A file that is damaged or partly replaced is replaced, too. Yield the connection; None where
     SQLite's lock is not held.

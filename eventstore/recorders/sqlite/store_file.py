@@ -5,17 +5,22 @@ file, puts another one in its place or gives it a second name. Then what one pro
 other process opens. So the name is made absolute once, and every write transaction compares the file under that name
 with the file that was opened: device, inode, and the number of its names.
 
-The database file is never opened here: closing any descriptor of a file drops all POSIX locks that the process holds
-on it, SQLite's among them. Another process then takes itself for the last one, and removes the log when it ends.
+A process that closes any descriptor of a file loses all its POSIX locks on it, SQLite's among them. Another process
+then takes itself for the last one, and removes the log when it ends. So on Linux each connection to a file with a log
+holds a second lock, which belongs to one opening of the file. Nothing else opens the file here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import functools
 import os
 import sqlite3
 import stat
+import struct
+import sys
 from typing import Final
 from urllib.parse import quote_from_bytes
 
@@ -24,6 +29,8 @@ from foldlog.eventstore.recorders.errors import DatabaseError, InterfaceError, O
 from foldlog.eventstore.recorders.sqlite import process_forks
 from foldlog.eventstore.recorders.urls import absolute_hint
 
+_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
+"""A lock for reading, of the bytes that every connection of SQLite locks (https://sqlite.org/src/file/src/os.h)."""
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 TO_SAVE: Final = "what this process can still read, save with 'histories.maintenance.back_up(path)' before it ends"
@@ -31,6 +38,38 @@ TO_SAVE: Final = "what this process can still read, save with 'histories.mainten
 
 class WrongFile(OperationalError):
     """The store's name leads to another file than the one that was opened, or this file has a second name."""
+
+
+class Connection(sqlite3.Connection):
+    """A connection that other processes see for as long as it is open, whatever this process opens and closes."""
+
+    _held = -1
+
+    def hold(self, path: str) -> None:
+        """Lock for reading what SQLite locks for writing before it removes the log. Linux only."""
+        if sys.platform == "linux" and _has_lasting_locks():
+            self._held = os.open(path, os.O_RDONLY)
+            fcntl.fcntl(self._held, fcntl.F_OFD_SETLK, _LOCK)
+
+    def release(self) -> None:
+        """Let this connection be the last one."""
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
+
+    def close(self) -> None:
+        self.release()
+        super().close()
+
+    __del__ = release
+
+
+@functools.cache
+def _has_lasting_locks() -> bool:
+    """Return whether the system has locks of one opening; some that run programs of Linux have not."""
+    with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
+        return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
+    return False
 
 
 class StoreFile:
@@ -103,7 +142,7 @@ class StoreFile:
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
+    def connect(self, *, to_write: bool = False) -> Connection:
         """Open a connection to this very file. Raises ``WrongFile``.
 
         The name is looked at before and after: SQLite opens the file in between, and the log at the first read. SQLite
@@ -122,6 +161,8 @@ class StoreFile:
                 if to_write:
                     self._prepare_to_write(connection)
                 connection.execute("PRAGMA schema_version").fetchone()
+                if os.path.exists(f"{self.path}-wal"):
+                    connection.hold(self.path)
                 self.check()
             except BaseException:
                 connection.close()
@@ -132,7 +173,7 @@ class StoreFile:
             raise
         return connection
 
-    def open(self) -> sqlite3.Connection:
+    def open(self) -> Connection:
         """Open a connection to the file that has the name now."""
         process_forks.check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
@@ -144,6 +185,7 @@ class StoreFile:
             timeout=self._patience_s,
             isolation_level=None,
             check_same_thread=False,
+            factory=Connection,
         )
         connection.text_factory = bytes
         connection.execute("PRAGMA trusted_schema = OFF")  # functions with side effects are for our statements only
