@@ -101,10 +101,18 @@ class Spending(Struct):
         return [_hash(reply, told) for reply, told in self.replies.items()]
 
     def summed(self, seen: Collection[int] = ()) -> list[Calls]:
-        """Return all calls together, without replies whose hashes were ``seen``."""
-        replies = (told for reply, told in self.replies.items() if not seen or _hash(reply, told) not in seen)
-        calls = summed(chain(self.calls, self.runs, replies))
+        """Return all calls together, without replies whose hashes were ``seen``. If the source ``lacks`` some, these
+        stay as no calls: they have the mark.
+        """
+        replies = [*self.replies.items()]
+        if seen:
+            replies = [(name, _no_call(it) if _hash(name, it) in seen else it) for name, it in replies]
+        calls = summed(chain(self.calls, self.runs, (told for _, told in replies if told.calls or self.lacks)))
         return [one._replace(usage={**LACKING, **one.usage}) for one in calls] if self.lacks else calls
+
+
+def _no_call(told: Calls) -> Calls:
+    return told._replace(usage={name: 0 for name in _PRICED if name in told.usage}, cost=told.cost and 0.0, calls=0)
 
 
 def _hash(reply: str, told: Calls) -> int:
@@ -132,11 +140,11 @@ def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], Model
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, calls, above, by_condenser in each:
         tokens = {name: count for name, count in usage.items() if name not in ("dearer", "lacking")}
-        there = max(0, calls - usage.get("lacking", 0))
+        there = calls - usage.get("lacking", 0)
         told, known, estimated = there * ("prompt_tokens" in usage), there * (cost is not None), 0
         if cost is None and (price := prices.cost(model, usage, above)) is not None:
             cost, estimated = round(price, _DIGITS), calls
-            known = 0 if prices.may_be_more(model, usage, above) else max(0, calls - usage.get("dearer", 0))
+            known = 0 if prices.may_be_more(model, usage, above) else calls - usage.get("dearer", 0)
         counts = {"costs_recorded": known, "costs_estimated": estimated, "tokens_recorded": told}
         counts["condenser_calls"] = calls * by_condenser
         sum_up(models, {(day, model): ModelDocument(day=day, model=model, calls=calls, cost=cost, **counts, **tokens)})

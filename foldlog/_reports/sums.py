@@ -46,7 +46,7 @@ from foldlog.projections import LifetimesFold, Views
 SUMS = "sums", 23
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
-_BLOCKS = 101
+_BLOCKS = 102
 """Is added to that version for the sums of all: the version of what only they hold."""
 _PAGE = 1_000
 _TELL_EVERY = 500

@@ -247,9 +247,10 @@ def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
     assert sum(each["prompt_tokens"] for each in usage) == 5 * 35
 
 
-def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
+def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write, tmp_path):
     """As costs are: a log of Codex lacks calls, a call of ours tells its cost alone, and a reply of Claude Code that no
-    line ends has more tokens than its beginning. So may one that pi aborted.
+    line ends has more tokens than its beginning. So may one that pi aborted. A copy with an unreadable record marks
+    the sum over both, although it adds no reply.
     """
     count = {"total_token_usage": {"total_tokens": 99}, "last_token_usage": {"input_tokens": 35, "output_tokens": 5}}
     payloads = {"session_meta": {"id": "s"}, "turn_context": {"model": "m"}}
@@ -263,6 +264,8 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
         said = [{"uuid": f"{n}", "message": {**reply, "stop_reason": end}} for n, end in enumerate(ends)]
         write(f"{name}.jsonl", [{**time, "parentUuid": None, "type": "assistant", **each} for each in said])
         assert foldlog("import", f"{name}.jsonl").status == 0
+    (tmp_path / "torn.jsonl").write_text((tmp_path / "ended.jsonl").read_text() + "{\n")
+    assert foldlog("import", "torn.jsonl").status == 0
     counts = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12}
     aborted = {"role": "assistant", "content": [], "model": "m", "usage": counts, "stopReason": "aborted"}
     said = {"type": "message", "message": {**aborted, "timestamp": 1}}
@@ -274,18 +277,21 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
             histories["partly"].append(Message(source="agent", content="hm", meta={"model": "m", **meta}))
         histories["whole"].append(Message(source="agent", content="hm", meta={"model": "m", "usage": usage}))
     lines = foldlog("list", "--long").out.splitlines()
-    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:7]} == {
-        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12", "aborted": "12+"
+    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:8]} == {
+        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12", "torn": "12+", "aborted": "12+"
     }  # fmt: skip
     assert "+ at least: some calls do not tell theirs" in lines[-1]
-    shown = [re.search(r" m +\d+ +(\S+)", foldlog("stats", name).out)[1] for name in ("partly", "whole")]
-    assert shown == ["10+", "10"]
+    shown = [
+        re.search(r" m +\d+ +(\S+)", foldlog("stats", *names.split()).out)[1]
+        for names in ("partly", "whole", "ended", "ended torn")
+    ]
+    assert shown == ["10+", "10", "10", "10+"]
     side_by_side = re.search(r"prompt tokens +(\S+) +(\S+)", foldlog("diff", "partly", "whole").out)
     assert side_by_side.groups() == ("10+", "10")
     spent = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
     assert {name: (one["calls"], one["tokens_recorded"]) for name, one in spent.items()} == {
         "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1), "begun": (1, 0), "ended": (1, 1),
-        "aborted": (1, 0)
+        "torn": (1, 0), "aborted": (1, 0)
     }  # fmt: skip
 
 
