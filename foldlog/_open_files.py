@@ -21,6 +21,12 @@ _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
 """The first bytes of the index of its log."""
 
 
+def is_store(path: Path) -> bool:
+    """Return whether a file is a store of foldlog: a database with its mark."""
+    begin = next(parts_of(path, 72), b"") if path.is_file() and os.access(path, os.R_OK) else b""
+    return begin.startswith(SQLITE) and begin.endswith(b"flog")
+
+
 def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
     """Yield the bytes of a file in parts of ``size``, the last of which may be shorter. Raises ``OSError``."""
     descriptor = open_database(path)

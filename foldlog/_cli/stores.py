@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from urllib.parse import quote
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import DEMO_DB, command, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._companions import ids_meant
+from foldlog._open_files import is_store
 from foldlog.eventstore import (
     ATTRIBUTES,
     Conversation,
@@ -48,9 +50,14 @@ def bytes_pending_words(store: Store, of: str) -> str:
 
 
 def path_of(db: str) -> str | None:
-    """Return the path of the SQLite file that ``db`` names; None for another store."""
-    location = parse_url(as_url(db))
-    return location.path if location.scheme == "sqlite" else None
+    """Return the path of the SQLite file that ``db`` names; None for another store. Raises ``Refused`` for a folder."""
+    location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
+    path = location.path if location.scheme == "sqlite" else None
+    if path is not None and os.path.isdir(path):
+        stores = [f"--db {each}" for each in sorted(Path(path).glob("*")) if is_store(each)]
+        remedy = f"name a store in it: {' or '.join(stores[:_FEW])}" if stores else "no file in it is a store"
+        raise Refused(f"{path} is a folder, and a store is a file; {remedy}")
+    return path
 
 
 @contextmanager
@@ -103,15 +110,14 @@ def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) 
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
     to do then. With ``only_read`` it cannot be changed, nor can a file without write permission.
     """
-    db = as_url(db)
+    path, db = path_of(db), as_url(db)
     location = parse_url(db)
     mode = "ro" if only_read else "rw"
-    if location.scheme == "sqlite":
-        if not os.path.exists(location.path):
+    if path is not None:
+        if not os.path.exists(path):
             demo = f"; that of the demo is --db {DEMO_DB}" if os.path.exists(DEMO_DB) else ""
-            raise Refused(f"the store {location.path} does not exist; {remedy}{demo}{absolute_hint(location.path)}")
-        folder = os.path.dirname(os.path.abspath(location.path))
-        if not (os.access(location.path, os.W_OK) and os.access(folder, os.W_OK)):
+            raise Refused(f"the store {path} does not exist; {remedy}{demo}{absolute_hint(path)}")
+        if not (os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)):
             mode = "ro"
     if location.scheme != "memory" and "mode" not in location.options:
         db = f"{db}{'&' if '?' in db else '?'}mode={mode}"

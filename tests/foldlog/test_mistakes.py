@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -42,14 +43,21 @@ MISTAKES = {
     "copy --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
     "salvage --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
     "copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
+    "list --db folder": "folder is a folder, and a store is a file; name a store in it: --db folder/my.db\n",
+    "import x.jsonl --db ./folder": "./folder is a folder, and a store is a file; name a store in it: --db folder/",
+    "restore my.db --db sqlite:///histories": "histories is a folder, and a store is a file; no file in it is a store",
     "fork c c": "conversation 'c' exists already, at version 6; use another id for a new one",
     "log -dash": "No such option: -d; an id that begins with a dash comes last, after '--'",
     "report --db foldlog.db -- -dash --force": "(--force); options come before '--'",
 }
 
 
-def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages):
+def test_a_mistake_is_answered_with_what_was_meant(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages, "--conversation", "c")
+    for folder in ("folder", "histories"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(tmp_path / five_messages, tmp_path / folder)
+    shutil.copy(tmp_path / "foldlog.db", tmp_path / "folder" / "my.db")
     for typed, meant in MISTAKES.items():
         ran = foldlog(*typed.split())
         assert (ran.status, ran.out) == (2, ""), typed

@@ -30,15 +30,13 @@ from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
-from foldlog._open_files import SQLITE, open_database, parts_of
+from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
-_APPLICATION = slice(68, 72)
-"""The place of the mark of its program in a SQLite database."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """The beginning of what are not lines with an object each, unless the first line is whole."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
@@ -210,7 +208,7 @@ class _File:
             return contained
         if begin.startswith(SQLITE):
             ours = f"is a store; 'foldlog copy {self._path} TO' copies its conversations"
-            raise NotAHistory(self._path, ours if begin[_APPLICATION] == b"flog" else _what_database(self._path))
+            raise NotAHistory(self._path, ours if is_store(self._path) else _what_database(self._path))
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if (other := lookalike_of_text(begin)) is not None:
