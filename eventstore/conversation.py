@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from msgspec import Struct, structs
 
-from foldlog.eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
+from foldlog.eventstore.errors import DocumentsChanged, InvalidArgument, InvalidEvent, VersionConflict
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
@@ -77,12 +77,8 @@ def evolve(state: State, event: Event) -> State:
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
     """Return the synthetic ids of the summaries that these events would forget."""
-    return frozenset(
-        i
-        for event in events
-        if isinstance(event, CondensationAction) and not event.origin
-        for i in event.forgotten.summaries
-    )
+    forgetting = (event for event in events if isinstance(event, CondensationAction) and not event.origin)
+    return frozenset(i for event in forgetting for i in event.forgotten.summaries)
 
 
 def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:
@@ -90,6 +86,8 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
             raise TypeError(f"expected_version is {expected!r}; give a number of events, or ANY_VERSION")
+        if expected < 0:
+            raise InvalidArgument(f"expected_version is {expected}; that of a new conversation is 0")
         raise VersionConflict(state.conversation, expected, state.version)
 
 
@@ -179,15 +177,17 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
         if named != newest.get(name) and not (named is None and name in event.changed):
             raise DocumentsChanged(state.conversation, name, state.version)
     change = event.changed.get(ATTRIBUTES, {"deleted": True})
-    if "deleted" not in change and not _are_attributes(change.get("value")):
+    if "deleted" not in change and (wrong := _not_attributes(change.get("value"))):
         raise InvalidEvent(
-            f"conversation {state.conversation!r}: attributes are a map of names to texts, whole numbers or lists of "
-            f"texts, stored as a whole value; give them in that form"
+            f"conversation {state.conversation!r}: {wrong}; attributes are a map of names to texts, whole numbers, "
+            f"booleans or lists of texts, stored as a whole value"
         )
 
 
-def _are_attributes(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(one, str | int) or (isinstance(one, list) and all(isinstance(each, str) for each in one))
-        for one in value.values()
-    )
+def _not_attributes(value: object) -> str:
+    if not isinstance(value, dict):
+        return f"{value!r:.60} is not a map"
+    for name, one in value.items():
+        if not all(isinstance(each, str) for each in one) if isinstance(one, list) else not isinstance(one, str | int):
+            return f"attribute {name!r} is {one!r:.60}"
+    return ""

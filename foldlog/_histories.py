@@ -128,8 +128,8 @@ class Histories:
     def create(
         self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
     ) -> History:
-        """Begin a history with attributes: texts, whole numbers and lists of texts by name, such as app, user, project,
-        title, parent and tags. Return it.
+        """Begin a history with attributes: texts, whole numbers, booleans and lists of texts by name, such as app,
+        user, project, title, parent and tags. Return it.
 
         The history then has one event, which no View shows. With ``replace_erased`` it may use the id of an erased
         history again, whose tombstone stays; a ``History`` that wrote to the erased one or read it still raises

@@ -57,7 +57,7 @@ def append_tool_result(
         raise TypeError(f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id")
     given: Any = content
     if given is None or isinstance(given, Mapping | int | float):
-        remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value)"
+        remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value, default=str)"
         raise InvalidEvent(f"the content of a result is a text or a list of parts, not {given!r:.60}; {remedy}")
     while True:
         view = current()

@@ -77,6 +77,8 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
         return "options come before '--'" if "--" in arguments else _option(option, name, arguments)
     if name == "compare":
         return "to compare two conversations: 'foldlog diff ID OTHER'"
+    if name == "attributes" and "=" in given:
+        return f"an option sets an attribute: --set {given}"
     store = next(filter(is_like_a_store, given.split(" ")), "")
     return f"an option names the store: --db {store}" if store and "--db" not in arguments else ""
 

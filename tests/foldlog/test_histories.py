@@ -275,14 +275,20 @@ WRONG = {
     "source is what foldlog.open": lambda history: list(history._histories.maintenance.copy_from("s.db")),
     "foldlog.open(URL) returns": lambda history: list(history._histories.maintenance.differences_from("s.db")),
     "older_than is a datetime.timedelta": lambda history: history.interrupt(older_than=5),
+    "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
+        messages("hi"), expected_version=-1
+    ),
+    "attribute 'share' is 1.5; attributes are a map": lambda history: history.set_attributes(user="u", share=1.5),
+    "attribute 'tags' is ['a', 1]; attributes are": lambda history: history.set_attributes(done=True, tags=["a", 1]),
+    "5 is not a map; attributes are": lambda history: history.append(messages("hi"), documents={"attributes": 5}),
 }
 
 
-def test_an_argument_of_a_wrong_type_is_named(histories):
+def test_an_argument_of_a_wrong_type_or_value_is_named(histories):
     history = histories["c"]
     history.append(messages("before"))
     for said, call in WRONG.items():
-        with pytest.raises(TypeError, match=re.escape(said)):
+        with pytest.raises((TypeError, foldlog.InvalidArgument, InvalidEvent), match=re.escape(said)):
             call(history)
     assert history.version() == 1
 

@@ -30,6 +30,7 @@ MISTAKES = {
     "condense c --condenser digest": "did you mean --config FILE",
     "compare c --condenser digest": "did you mean --config FILE",
     "compare c d": "to compare two conversations: 'foldlog diff ID OTHER'",
+    "attributes c user=ann": "an option sets an attribute: --set user=ann",
     "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",
     "search words --conversation c": "did you mean --in ID?",
     "log c --limit 5": "did you mean --tail N?",

@@ -331,7 +331,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     with pytest.raises(TypeError, match="call_id is 7; give"):
         history.append_tool_result(7, "x")
     for value, remedy in (
-        ({"a": 1}, r"write json\.dumps\(value\)"),
+        ({"at": datetime(2026, 3, 1)}, r"write json\.dumps\(value, default=str\)"),
         (5, r"write json\."),
         (None, "'' says that a call"),
     ):
