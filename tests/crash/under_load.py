@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -34,8 +35,9 @@ PAGES = 60
 class Writer:
     """One thread of one life of one writer: whatever it names is named by no other."""
 
-    def __init__(self, store: Store, ledger: Ledger, name: str) -> None:
+    def __init__(self, store: Store, ledger: Ledger, name: str, file: Path) -> None:
         self._store = store
+        self._file = file
         self._ledger = ledger
         self._name = name
         self._random = random.Random(name)
@@ -48,11 +50,17 @@ class Writer:
             self._append_to_own, self._append_to_shared, self._append_to_shared, self._append_with_key, self._race,
             self._drive,
         ]  # fmt: skip
+        if sys.platform == "linux":
+            kinds.append(self._open_and_close)
         while True:
             if self._random.random() < 0.02:
                 self._import()
             else:
                 self._random.choice(kinds)()
+
+    def _open_and_close(self) -> None:
+        """Take SQLite's locks away, as code of an application does that copies the file."""
+        self._file.open("rb").close()
 
     def _append_to_own(self) -> None:
         size = self._random.choice((1, 1, 1, 5, 20))
@@ -123,11 +131,12 @@ def write(folder: Path, name: str) -> None:
     foldlog.eventstore.log.importing.CHUNK = CHUNK
     checkpoints.AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
-    with open_at(folder / "store.db") as store:
+    file = folder / "store.db"
+    with open_at(file) as store:
 
         def work(thread: int) -> None:
             try:
-                Writer(store, ledger, f"{name}-{thread}").write_for_ever()
+                Writer(store, ledger, f"{name}-{thread}", file).write_for_ever()
             except BaseException as error:  # noqa: BLE001 - the parent is told
                 (folder / f"{name}-{thread}.error").write_text(f"{type(error).__name__}: {error}\n")
                 os._exit(1)
