@@ -50,17 +50,12 @@ class Writer:
             self._append_to_own, self._append_to_shared, self._append_to_shared, self._append_with_key, self._race,
             self._drive,
         ]  # fmt: skip
-        if sys.platform == "linux":
-            kinds.append(self._open_and_close)
+        kinds.append(lambda: open_and_close(self._file))
         while True:
             if self._random.random() < 0.02:
                 self._import()
             else:
                 self._random.choice(kinds)()
-
-    def _open_and_close(self) -> None:
-        """Take SQLite's locks away, as code of an application does that copies the file."""
-        self._file.open("rb").close()
 
     def _append_to_own(self) -> None:
         size = self._random.choice((1, 1, 1, 5, 20))
@@ -144,11 +139,24 @@ def write(folder: Path, name: str) -> None:
         at_once(work, range(THREADS))
 
 
+def visit(path: Path) -> None:
+    """The life of a process that ends in order: if it is the last one, SQLite removes the log."""
+    with open_at(path) as store:
+        store.version("driven")
+
+
+def open_and_close(path: Path) -> None:
+    """Take SQLite's locks away from this process, as an application's copy of the file does."""
+    if sys.platform == "linux":  # elsewhere it may cost events: docs/errors.md
+        path.open("rb").close()
+
+
 class Follower:
     """Reads along, in a thread of this process, and remembers what it saw."""
 
     def __init__(self, path: Path) -> None:
         self.seen: list[tuple[int, str, int]] = []
+        self._path = path
         self._store = open_store(f"sqlite:///{path}")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -157,6 +165,7 @@ class Follower:
     def _run(self) -> None:
         while not self._ended.is_set():
             self.catch_up()
+            open_and_close(self._path)
             time.sleep(0.002)
 
     def catch_up(self) -> None:
@@ -191,6 +200,7 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     killed, findings, begun = 0, [], time.monotonic()
     while True:
         time.sleep(at.expovariate(5))
+        spawned.Process(target=visit, args=(path,), daemon=True).start()
         victim = at.randrange(WRITERS)
         writers[victim].kill()
         writers[victim].join()
