@@ -201,6 +201,17 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
         assert [again.version(name) for name in ["c1", "d", "e"]] == [3, 1, 1]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
+def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in_use(
+    store: Store, path: Path, another: Callable[[str], None]
+):
+    """It cuts the index if it can lock this byte: an access in that moment ends the process that uses it."""
+    path.with_name("history.db-shm").read_bytes()
+    another("import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 128)")
+    with pytest.raises(subprocess.CalledProcessError):
+        another("import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)")
+
+
 def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path):
     remove_log(path)
     for _ in range(2):

@@ -31,6 +31,8 @@ from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
 """A lock for reading, of the bytes that every connection of SQLite locks (https://sqlite.org/src/file/src/os.h)."""
+_INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
+"""The same for the log's index, which SQLite cuts and makes again where it finds no such lock (its os_unix.c)."""
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 TO_SAVE: Final = "what this process can still read, save with 'histories.maintenance.back_up(path)' before it ends"
@@ -50,6 +52,8 @@ class Connection(sqlite3.Connection):
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
             fcntl.fcntl(self._held, fcntl.F_OFD_SETLK, _LOCK)
+            for index in descriptors_of(f"{path}-shm"):  # SQLite's own, one a process
+                fcntl.fcntl(index, fcntl.F_OFD_SETLK, _INDEX_LOCK)
 
     def release(self) -> None:
         """Let this connection be the last one."""
