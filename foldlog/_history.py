@@ -158,8 +158,8 @@ class History:
         that was not imported. Imported records are as they were; other events are written as records of the format.
         Forgotten events are written, retracted ones are not.
 
-        With ``view``, the records are the messages that a model would be sent now, as ``sent`` returns them; by default
-        as ``openai-chat``. Those of ``anthropic-messages`` and ``openai-responses`` are in their dialects.
+        With ``view``, the records are what a model would be sent now, as ``sent`` returns it; by default as
+        ``openai-chat``, which has its messages, as ``anthropic-messages`` and ``openai-responses`` do.
 
         ``notes`` is told what was left out, and of a history that lacks records of its source that the export does not
         say so. Any history can be written as ``openai-chat``. Raises

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import tee
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import islice, tee
+from typing import Any
 
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.live import Encoder
+from foldlog._formats.live import Encoder, in_json
 from foldlog._formats.losses import Losses, several
 from foldlog._formats.openai_chat import thought
 from foldlog._formats.packing import keep
+from foldlog._formats.pairs import joined
 from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.rewritten import is_rewriting, standing_in
-from foldlog.eventstore import Event, InvalidEvent, Message, Observation, Retraction, Store, SystemMessage
-from foldlog.projections import Intervals, contains, intervals_kept
-from foldlog.projections.messages.turns import Rendered, turns
-
-if TYPE_CHECKING:
-    from foldlog.projections import View
+from foldlog.eventstore import Event, InvalidEvent, Message, Retraction, Store, SystemMessage
+from foldlog.projections import Intervals, View, contains, intervals_kept
+from foldlog.projections.messages.turns import Dialect, turns, words_of
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
 _NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
+_PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
+"""The fields of an event that a model is sent nothing of."""
 
 
 class OtherFormat(UnknownFormat):
@@ -126,44 +127,65 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return what a model is sent of a View as records of a format: the messages of its dialect, or chat messages that
-    are converted, each result with its error mark. Raises ``UnknownFormat``.
+    """Return what a model is sent of a View as records of a format: the messages of its dialect, or else those that its
+    writer makes. Raises ``UnknownFormat``.
     """
     chosen = format_named(format)
-    dialect = chosen.dialect or "openai"
-    thinking = {
-        turn.positions: [block for block in turn.thinking if block.get("type") != "cleared"]
-        for turn in turns(view.events, view.fit_positions)
-    }
-    rendered = view.rendered(dialect)
-    for message, positions in rendered if dialect == "openai" else ():
-        message |= thought(thinking[positions]) if message["role"] == "assistant" else {}
     if chosen.dialect is None:
-        return _records(_events_sent(view, rendered), chosen, notes, None, ())
-    messages = [message for message, _ in rendered]
-    if dialect == "anthropic" and view.system_prompt:
-        messages.insert(0, {"role": "user", "content": view.system_prompt})  # there is no role of a system
+        return _records(_events_sent(view), chosen, notes, None, ())
+    write = partial(_messages, chosen.dialect)
+    messages = write(view)
     if notes is not None:
-        losses, writer = Losses(chosen), chosen.writer()
-        for event in map(view.events.__getitem__, view.fit_positions):
-            if isinstance(event, SystemMessage | Observation):
-                losses.seek(replace(event, content="", meta={}), writer)
-        for blocks in thinking.values():
-            losses.seek(Message(source="agent", content="", thinking=tuple(blocks)), writer)
+        losses, writer = Losses(chosen, lambda events: write(View.from_events(events))), chosen.writer()
+        for event in _events_sent(view):
+            losses.seek(in_json(event), writer)
         losses.look_in(messages)
         _tell(losses, format, notes)
     return iter(messages)
 
 
-def _events_sent(view: View, messages: Iterable[Rendered]) -> Iterator[Event]:
-    """Yield the events of chat messages, results with their error marks, for which these have no field."""
-    decoder = format_named(ANY_HISTORY).reader((), Options())
-    for message, positions in messages:
-        for event in decoder.events(message):
-            shown = view.events[positions[0]]
-            if isinstance(event, Observation) and isinstance(shown, Observation):
-                event = replace(event, is_error=shown.is_error)
-            yield replace(event, origin=None)
+def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
+    """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
+    if dialect == "openai":
+        thinking = {turn.positions: _kept(turn.thinking) for turn in turns(view.events, view.fit_positions)}
+        return [
+            message | thought(thinking[positions]) if message["role"] == "assistant" else message
+            for message, positions in view.rendered(dialect)
+        ]
+    prompt = view.system_prompt if dialect == "anthropic" else ""  # there is no role of a system
+    return [*([{"role": "user", "content": prompt}] if prompt else ()), *view.to_messages(dialect)]
+
+
+def _kept(thinking: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return thinking without the marks of what was cleared."""
+    return tuple(block for block in thinking if block.get("type") != "cleared")
+
+
+def _events_sent(view: View) -> list[Event]:
+    """Return what a model is sent of a View, as the events of a history that was not imported."""
+    sent: list[Event] = []
+    for turn in turns(view.events, view.fit_positions):
+        shown: list[Any] = [view.events[position] for position in turn.positions]
+        said, thoughts, begin = map(words_of, shown), iter(turn.thinking), len(sent)
+        for call in turn.calls:
+            is_last = call is turn.calls[-1]  # it takes what was said and thought after it
+            told: dict[str, Any] = {"id": len(sent), "call_id": call.id, "response_id": f"reply-{begin}"}
+            told["thought"] = joined(said if is_last else islice(said, len(call.positions)))
+            told["thinking"] = _kept(thoughts if is_last else islice(thoughts, len(call.thinking)))
+            form = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
+            sent.append(replace(call.action, **{**_PLAIN, **told, "meta": form}))
+        for cause, call in enumerate(turn.calls, begin):
+            told = {"id": len(sent), "call_id": call.id, "cause": cause, "extras": {}}
+            sent.append(replace(call.observation, **{**_PLAIN, **told}))
+        if turn.parts and not turn.calls:
+            told = {"id": begin, "timestamp": shown[0].timestamp, "content": joined(said)}
+            if turn.role == "system":
+                sent.append(SystemMessage(**told, tools=shown[0].tools))
+            elif turn.role == "assistant":
+                sent.append(Message(**told, source="agent", thinking=_kept(thoughts)))
+            else:
+                sent.append(Message(**told, source="user" if shown[0].source == "user" else "environment"))
+    return sent
 
 
 def _records(

@@ -177,11 +177,7 @@ class Encoder:
         return [*before, made[0]]
 
     def _written(self, event: Event) -> list[Any]:
-        text = repr(event)
-        if "b'" in text or 'b"' in text:  # perhaps bytes
-            event = _in_json(event)
-        if "\\ud" in text:  # half a surrogate pair: many programs cannot read it
-            event = _sendable(event)
+        event = in_json(event)
         self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
         if self._losses is not None:
@@ -214,6 +210,14 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
     return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)} if path else parts
 
 
+def in_json(event: Event) -> Event:
+    """Return an event as the JSON of any program holds it."""
+    text = repr(event)
+    if "b'" in text or 'b"' in text:  # perhaps bytes
+        event = _without_bytes(event)
+    return _sendable(event) if "\\ud" in text else event  # half a surrogate pair: many programs cannot read it
+
+
 def _sendable(event: Event) -> Event:
     """Return an event with its texts as they can be sent: half a surrogate pair becomes a question mark."""
     held = (each if isinstance(each, dict) else [each] for _, each in values_in(event))
@@ -226,7 +230,7 @@ def _changed(event: Event, fields: dict[str, Any]) -> Event:
     return replace(event, **{name: value for name, value in fields.items() if value != getattr(event, name)})
 
 
-def _in_json(event: Event) -> Event:
+def _without_bytes(event: Event) -> Event:
     """Return an event that JSON can hold: the bytes of an image or a file as a data URL, other bytes in base64."""
     held = {name: value for name, value in asdict(event).items() if isinstance(value, dict | list | tuple)}
     if isinstance(held.get("content"), tuple):

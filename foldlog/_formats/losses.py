@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationSummary,
+    Content,
     DocumentChanges,
     Event,
     Message,
@@ -57,10 +59,12 @@ class _Told(NamedTuple):
 
 
 class Losses:
-    """What of the events of one history no record has."""
+    """What of the events of one history no record has. ``write`` makes records of events: by default the writer of the
+    format.
+    """
 
-    def __init__(self, format: Format) -> None:
-        self._format = format
+    def __init__(self, format: Format, write: Callable[[Sequence[Event]], Sequence[Any]] | None = None) -> None:
+        self._format, self._write = format, write or self._by_writer
         self._counts: Counter[str] = Counter()
         """The number of losses, by a noun in the singular."""
         self._hidden: Counter[str] = Counter()
@@ -126,7 +130,7 @@ class Losses:
         """Return whether a model is told otherwise after an import of the records of an example, which have all that it
         tells. Where that is so of any call, it is of no use to tell more.
         """
-        key = noun, *map(type, example)
+        key = noun, len(example), repr(example[-1])
         if key not in self._otherwise:
             has_calls = noun != _CALLS and any(isinstance(event, Action) for event in example)
             is_of_all = has_calls and self._tells_otherwise(_CALLS, _ANSWERED)
@@ -135,14 +139,17 @@ class Losses:
 
     def _is_told_otherwise(self, example: tuple[Event, ...]) -> bool:
         events = [replace(event, id=number) for number, event in enumerate(example)]
-        writer = self._format.writer()
-        records = [*writer.head(events[0]), *(each for event in events for each in writer.records(event) or ())]
-        records += writer.end()
+        records = self._write(events)
         written, decoder = _Written(records), self._format.reader(records, Options())
         if any(written.missing(told).fields for event in events for told in _told_by(event)):
             return False
         sent, read = View.from_events(events), View.from_events(each for one in records for each in decoder.events(one))
         return any(sent.to_messages(dialect) != read.to_messages(dialect) for dialect in DIALECTS)
+
+    def _by_writer(self, events: Sequence[Event]) -> Sequence[Any]:
+        writer = self._format.writer()
+        records = [*writer.head(events[0]), *(each for event in events for each in writer.records(event) or ())]
+        return [*records, *writer.end()]
 
 
 def several(number: int, noun: str) -> str:
@@ -170,7 +177,7 @@ _NEXT, _RESULTS = replace(_CALL, call_id="call-2"), (_RESULT, replace(_RESULT, c
 _CUSTOM = replace(_CALL, arguments={"input": "raw"}, meta={"custom_tool": True})
 _THOUGHT = ({"type": "thinking", "thinking": "consider", "signature": "signed"},)
 _IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-_PICTURED = (_IMAGE, {"type": "text", "text": "so"})
+_TEXT, _PLACE = {"type": "text", "text": "so"}, "place of an image"
 _CALLS, _LACK = "form of a call", "lack of a result"
 _ANSWERED, _UNANSWERED = (_SAID, _CALL, _NEXT, *_RESULTS), (_SAID, _CALL)
 
@@ -183,13 +190,13 @@ def _examples(event: Event, before: Event | None) -> Iterator[tuple[str, tuple[E
                 "role of a system prompt (written as words of others)",
                 (_PROMPT, _SAID) if before is None else (_SAID, _PROMPT),
             )
-        case Message() if _has_text_behind(event):
-            yield "place of an image among texts", (replace(_SAID, content=_PICTURED),)
+        case Message() if places := _places_in(event.content):
+            yield _PLACE, (_SAID, replace(_SAID, source=event.source, content=places))
         case Observation():
             if event.is_error:
                 yield "error mark", (_SAID, _CALL, replace(_RESULT, is_error=True))
-            if _has_text_behind(event):
-                yield "place of an image among texts", (_SAID, _CALL, replace(_RESULT, content=_PICTURED))
+            if places := _places_in(event.content):
+                yield _PLACE, (_SAID, _CALL, replace(_RESULT, content=places))
         case Action():
             yield _CALLS, _ANSWERED
             if "custom_tool" in event.meta:
@@ -203,10 +210,10 @@ def _examples(event: Event, before: Event | None) -> Iterator[tuple[str, tuple[E
         yield "signature of thinking", (_SAID, replace(_CALL, thinking=_THOUGHT), _RESULT)
 
 
-def _has_text_behind(event: Message | Observation) -> bool:
-    """Return whether a text comes after another part of a content."""
-    kinds = [] if isinstance(event.content, str) else [part.get("type") == "text" for part in event.content]
-    return False in kinds and True in kinds[kinds.index(False) :]
+def _places_in(content: Content) -> Content:
+    """Return a content that has an image or a text in the place of each part; empty where there are only texts."""
+    kinds = [] if isinstance(content, str) else [part.get("type") == "text" for part in content]
+    return () if all(kinds) else tuple(_TEXT if is_text else _IMAGE for is_text, _ in groupby(kinds))
 
 
 # -- what an event tells ----------------------------------------------------------------------------------------------

@@ -128,7 +128,12 @@ class TurnsEncoder(RepliesEncoder):
 
 def said_before(calls: Sequence[Action]) -> Content:
     """Return what the model said before the calls of a reply."""
-    said = [call.thought for call in calls if call.thought]
+    return joined(call.thought for call in calls)
+
+
+def joined(contents: Iterable[Content]) -> Content:
+    """Return contents as one."""
+    said = [each for each in contents if each]
     texts = [each for each in said if isinstance(each, str)]
     if len(texts) == len(said):
         return "\n\n".join(texts)
