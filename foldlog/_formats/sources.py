@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from os import PathLike, fspath
+from os import PathLike
 from os.path import getsize
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, files_below, state_of
 from foldlog._formats.files.histories import Look, histories, no_look
-from foldlog._formats.format import Format, Options, Recognize
+from foldlog._formats.format import Format, Options
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
@@ -37,17 +37,22 @@ class Sources:
     that are of no known format, and ``not_opened`` those with names that histories do not have.
     """
 
-    def __init__(self, paths: Iterable[Path], recognize: Recognize, prefix: str = "", look: Look = no_look) -> None:
+    def __init__(self, paths: Iterable[Path], format: str, prefix: str, look: Look) -> None:
         self.findings: list[ImportFinding] = []
         self.left_out: list[Path] = []
         self.not_opened: list[Path] = []
-        self._paths = tuple(paths)
-        self._recognize = recognize
-        self._prefix = prefix
-        self._look = look
+        self._paths: list[Path] = []
+        self._recognize, self._prefix, self._look = recognize(format), prefix, look
+        self._refused: list[NotAHistory] = []
         begun = None
-        for path in self._paths:
-            begun = self._begin(path)
+        for path in paths:
+            try:
+                begun = self._begin(path)
+                self._paths.append(path)
+            except NotAHistory as error:
+                self._refused.append(_explained(error, format))
+        if self._refused and not self._paths:
+            raise self._refused[0]
         self._begun = begun if len(self._paths) == 1 and self._paths[0].is_file() else None
         """The histories of the only file, of which the first has been read, and its state then."""
 
@@ -84,7 +89,7 @@ class Sources:
         return sum(getsize(file) for path in self._paths for file in files_below(path))
 
     def __iter__(self) -> Iterator[Source]:
-        self.findings.clear()
+        self.findings[:] = [ImportFinding(str(error.path), error.why) for error in self._refused]
         self.left_out.clear()
         self.not_opened.clear()
         for path in self._paths:
@@ -115,20 +120,21 @@ def open_sources(
 
     ``prefix`` is put before the name of each history. ``look`` is asked for each file before it is opened.
 
-    Raises ``NotAHistory`` where one of the paths holds no history (then nothing is imported from the others), and
-    ``UnknownFormat``. Cost: reading the beginning of each path.
+    A path without a history is a finding. Raises ``NotAHistory`` if no path has one, and ``UnknownFormat``. Cost:
+    reading the beginning of each path.
     """
-    try:
-        return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix, look)
-    except NotAHistory as error:
-        if not error.foreign:
-            raise
-        if format == AUTO:
-            known = ", ".join(formats())
-            raise NotAHistory(error.path, f"{error.why}; --format NAME chooses one of {known}") from error
-        other = _recognized(error.path)
-        hint = "" if other is None else f"; its records are of the format {other!r}: name that one, or none"
-        raise NotAHistory(error.path, f"holds no event of the format {format!r}{hint}") from error
+    return Sources(map(Path, paths), format, prefix, look)
+
+
+def _explained(error: NotAHistory, format: str) -> NotAHistory:
+    """Return the error. For JSON of another kind it says which formats there are."""
+    if not error.foreign:
+        return error
+    if format == AUTO:
+        return NotAHistory(error.path, f"{error.why}; --format NAME chooses one of {', '.join(formats())}")
+    other = _recognized(error.path)
+    hint = "" if other is None else f"; its records are of the format {other!r}: name that one, or none"
+    return NotAHistory(error.path, f"holds no event of the format {format!r}{hint}")
 
 
 def _recognized(path: Path) -> str | None:

@@ -31,7 +31,7 @@ REFUSED = {
     "import broken.json": "broken.json",
     "import nowhere.jsonl": "nowhere.jsonl: no such file",
     "import folder": "no history",
-    "import five.jsonl nowhere.jsonl --db new.db": "nowhere.jsonl",
+    "import nowhere.jsonl diary.jsonl --db new.db": "nowhere.jsonl: no such file",
     "import five.jsonl --format yaml": "'yaml' openhands-v1",
     "import five.jsonl --format openai-chat": "five.jsonl",
     "import many --conversation c1": "--conversation",
@@ -108,6 +108,19 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
     kept = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     assert {name: kept.get(name) for name in before} == before
     assert {name for name in kept if not name.startswith("foldlog.db")} <= before.keys()
+
+
+def test_a_path_without_a_history_is_a_finding_beside_others(foldlog, folder):
+    ran = foldlog("import", "nowhere.jsonl", "five.jsonl", "folder", "diary.jsonl", "--db", "new.db")
+    assert (ran.status, ran.out.splitlines()) == (
+        1,
+        ["five (openhands-v1): 6 events", "6 events of 1 conversation added to new.db; 3 findings, named above."],
+    )
+    for line, words in zip(
+        ran.err.splitlines(), ("nowhere.jsonl: no such", "folder: holds no", "diary.jsonl: "), strict=True
+    ):
+        assert line.startswith("foldlog: found: ")
+        assert words in line
 
 
 LEGAL = {

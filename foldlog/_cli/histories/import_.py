@@ -274,7 +274,7 @@ def _states(paths: Sequence[Path]) -> _States:
 
 
 def _when_there(paths: Sequence[Path], format: str) -> _States:
-    """Wait until no folder of these is without a history. Return how the files were before that was seen."""
+    """Wait until one of these paths has a history. Return how the files were before that was seen."""
     while True:
         before = _states(paths)
         try:
