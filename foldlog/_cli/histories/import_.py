@@ -104,8 +104,9 @@ def run(
 ) -> None:
     """Import histories from files and folders. Importing the same source again adds only new events.
 
-    A record that cannot be read is named, and all others are imported: the exit status is 0, with --strict 1.
-    A file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
+    A record that cannot be read is named, and all others are imported. A history without a name gets its file's
+    (kite), with the folder's if you import that or if the name is common (FOLDER/chat1). An unchanged file is
+    not opened again, unless its last import had findings.
 
     Example: foldlog import --from claude-code
     """
