@@ -94,11 +94,12 @@ class _ShellOutput(msgspec.Struct):
 _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
-_REFUSED = re.compile(r"(?:failed in sandbox\b.{0,300}?\bexit code: |execution error\b)", re.DOTALL)
+_ABORTED = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
+_REFUSED = re.compile(rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL)
 
 
 def has_failed(output: Any) -> bool:
-    """Return whether an output reports an exit code other than 0, or that the command could not be run.
+    """Return whether an output says that a call could not be made, was interrupted, or ended with another code than 0.
 
     It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``, or an object that
     says ``success``.
