@@ -10,7 +10,7 @@ from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, DocumentChanges, Message, open_store
 from foldlog.projections import Views
 from tests.browser.server import serving
-from tests.browser.states import LINES, SIZES, V, home, sample
+from tests.browser.states import LINES, SAMPLE, SIZES, V, home, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
@@ -264,23 +264,25 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
         assert page.ask(f"{cells}.filter((each) => !each.getClientRects().length).length") == 0
 
 
-def test_conversations_without_times_come_last_in_either_order(page, serve, tmp_path):
+def test_conversations_without_times_come_last_in_either_order_and_no_zone_is_marked(page, serve, tmp_path):
     source = tmp_path / "chat.json"
     source.write_text('{"messages": [{"role": "user", "content": "no time"}]}')
     from foldlog.formats import open_sources
 
     url = f"sqlite:///{tmp_path}/some.db"
-    (undated,) = open_sources([source])
+    undated, local = open_sources([source, SAMPLE])
     with open_store(url) as store:
         store.register(Views(store))
         store.ingest("usual", usual_history())
         store.ingest("undated", iter(list(undated.events())))
-    home(page, serve(url), 2)
+        store.ingest("local", local.events())
+    home(page, serve(url), 3)
     ids = f"{V}.rows.map((one) => one.conversation)"
-    assert page.ask(ids) == ["usual", "undated"]
+    assert page.ask(ids) == ["usual", "local", "undated"]
     assert "no times" in page.text(".rows")
+    assert re.findall(r"\d\d:\d\d\*?", page.text(".rows")) == ["09:30", "10:32*"]
     page.ask(f"{V}.sortBy('updated_at')")
-    assert page.ask(ids) == ["usual", "undated"]
+    assert page.ask(ids) == ["local", "usual", "undated"]
 
 
 def test_another_order_of_the_list_begins_at_its_top(page, serve, stored):

@@ -14,7 +14,7 @@ const COLUMNS = [
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
   ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors"],
   ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table, + where some are not known"],
-  ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
+  ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last. * its source names no zone"],
 ];
 
 const SORT = "updated_at"; // falling, unless the reader chooses another order
@@ -313,7 +313,7 @@ export class Overview {
     const known = one.sent_events !== undefined;
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
     const fork = one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`;
-    const time = moment(timeOf(one), "").slice(0, 16);
+    const time = moment(timeOf(one), "").slice(0, 16) + (hasNoZone(one) ? "*" : "");
     const told = (words) => el("span", { class: "told" }, words);
     const cell = (name, text, unit, before = "") => el("span", { class: `cell c-${name}` }, told(before), text, el("span", { class: "told unit" }, ` ${unit}`), told(", "));
     const condensed = known && one.condensations;
@@ -394,10 +394,10 @@ const address = (id, event) => `./?${new URLSearchParams({ id })}${event === und
 
 // The time of the last event in milliseconds; null where the source names no times, or they are not read yet.
 function timeOf(one) {
-  const given = one.last_event_at;
-  if (!given) return null;
-  const at = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(given) ? given : `${given}Z`);
+  if (!one.last_event_at) return null;
+  const at = Date.parse(hasNoZone(one) ? `${one.last_event_at}Z` : one.last_event_at);
   return Number.isNaN(at) ? null : at;
 }
 
+const hasNoZone = (one) => Boolean(one.last_event_at) && !/[zZ]|[+-]\d\d:?\d\d$/.test(one.last_event_at);
 const rowHeight = () => phone.matches ? 100 : 44;
