@@ -9,13 +9,14 @@ from functools import partial
 from operator import attrgetter
 from typing import TypeVar
 
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnusable
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.log.row import begun, not_erased
 from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
@@ -237,7 +238,5 @@ def damage_named(conversation: str, first: int) -> Iterator[None]:
     """Raise ``CorruptEvent`` where the database cannot read a page of the file, so that others can be read on."""
     try:
         yield
-    except StoreUnusable as error:
-        if not error.is_damage:
-            raise
+    except DatabaseError as error:
         raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error

@@ -41,7 +41,7 @@ from foldlog.eventstore.maintenance.redact import redact_rows
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.store import Store
 
@@ -121,11 +121,7 @@ def _move(source: Database, target: Database, stopped: threading.Event, found: C
         return copy_conversation(source, target, found.id, stopped)
     except ConversationErased as error:
         return Moved(found.id, 0, version, error.problem)
-    except (CannotRedact, CorruptEvent, HistoryDiverged, VersionConflict) as error:
-        return Moved(found.id, 0, version, str(error))
-    except RecorderError as error:
-        if not error.is_damage:
-            raise
+    except (CannotRedact, CorruptEvent, DatabaseError, HistoryDiverged, VersionConflict) as error:
         return Moved(found.id, 0, version, str(error))
 
 

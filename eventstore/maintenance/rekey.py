@@ -23,7 +23,7 @@ from foldlog.eventstore.maintenance.rekey_steps import RekeyState, leave, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewKey, NewMark
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
@@ -69,7 +69,7 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
             try:
                 last = _rekeyed(database, found, decrypt)
             except RecorderError as error:
-                if not changed or error.is_damage:
+                if not changed or isinstance(error, DatabaseError):
                     raise
                 done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
                 raise unfinished(done, error) from error

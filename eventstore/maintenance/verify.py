@@ -6,11 +6,12 @@ history that was rewritten as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
@@ -24,10 +25,12 @@ from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import NotAsWritten, is_redacted
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, RecalledKey, Row, utf8
 from foldlog.eventstore.store import Store
+
+T = TypeVar("T")
 
 _ATTEMPTS = 5
 """How often a conversation with findings is checked again because it has changed since it was found."""
@@ -116,8 +119,7 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
             for path in filter(is_abandoned, left)
         ]
         return [*map(of_all, (*recorder.check(), *parts)), *findings_in_ledger(database, 0, "")]
-    except RecorderError as error:
-        raise_unless_damage(error)
+    except DatabaseError as error:
         return [of_all(str(error))]
 
 
@@ -137,8 +139,7 @@ def _generations(
     kept = heads.get(found.id, ())
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, found))
-    except RecorderError as error:
-        raise_unless_damage(error)
+    except DatabaseError:
         tombstones = ()  # the check of the database names what is damaged
     for number, each in enumerate((*tombstones, found)):
         # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
@@ -155,8 +156,7 @@ def _verdict(
         findings = list(found_by)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
-    except RecorderError as error:
-        raise_unless_damage(error)
+    except DatabaseError as error:
         findings = [of_all(str(error))]
     if findings and found.erasure is None and attempts:
         now = _changed_since(database, found)
@@ -167,12 +167,10 @@ def _verdict(
 
 def _changed_since(database: Database, found: Conversation) -> Conversation | None:
     """Return the conversation as it is now, if it has changed since it was found."""
-    try:
+    with suppress(DatabaseError):
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
-    except RecorderError as error:
-        raise_unless_damage(error)
-        return None
-    return now if now is not None and _state(now) != _state(found) else None
+        return now if now is not None and _state(now) != _state(found) else None
+    return None
 
 
 def _of_an_erased(
@@ -254,12 +252,6 @@ def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, unfini
     return VerifyFinding(None, None, problem, sound, needs_key, unfinished)
 
 
-def raise_unless_damage(error: RecorderError) -> None:
-    """Raise the error, unless it says that the file is damaged, and not locked, closed or out of reach."""
-    if not error.is_damage:
-        raise error
-
-
 class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version ``stop``.
 
@@ -319,24 +311,17 @@ class Check:
         """Yield the rows in pages, around those that cannot be read. They go on behind the version to stop at while a
         redacted event has no receipt.
         """
-        limit, end = _PAGE, self._found.version
+        key, recorder, end = self._found.key, self._database.recorder, self._found.version
         while self._next < self._stop or (self._next < end and self._without_receipt()):
             start, stop = self._next, self._stop if self._next < self._stop else end
-            try:
-                page = self._database.recorder.query(
-                    lambda reader, start=start, stop=stop, limit=limit: reader.rows(self._found.key, start, stop, limit)  # type: ignore[misc]
-                )
-            except RecorderError as error:
-                raise_unless_damage(error)
-                if limit == 1:
-                    self._find(start, f"it cannot be read: {error.__cause__ or error}")
-                    self._go_on(start + 1)
-                limit = max(limit // 10, 1)
+            page = _readable(recorder, lambda limit, reader: reader.rows(key, start, stop, limit))  # noqa: B023
+            if isinstance(page, DatabaseError):
+                self._find(start, f"it cannot be read: {page.__cause__ or page}")
+                self._go_on(start + 1)
                 continue
             yield page
             if self._next == start:  # there are no more rows
                 self._miss(stop)
-            limit = min(10 * limit, _PAGE)
 
     def _prove(self, rows: Sequence[Row]) -> None:
         """Give up the salt where rows could follow one another by it, and none does."""
@@ -461,37 +446,31 @@ class Unlisted(NamedTuple):
 
 def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conversation | Unlisted]:
     """Yield every conversation from ``start`` on, in the order of ids, and in the place of each that cannot be read its
-    name. Cost: the conversations, and some six queries for each that cannot be read.
+    name. Cost: the conversations, and dozens of queries for each that cannot be read.
     """
-    limit = _PAGE
-    while True:
-        try:
-            page = recorder.query(lambda reader, start=start, limit=limit: reader.conversations(start, limit))  # type: ignore[misc]
-        except RecorderError as error:
-            raise_unless_damage(error)
-            if limit == 1:
-                after = _name_from(recorder, start)
-                what = "it cannot be read" if after else "the list of conversations cannot be read to its end"
-                yield Unlisted(after, f"{what}: {error.__cause__ or error}")
-                if after is None:
-                    return
-                start = start_after(after)
-            limit = max(limit // 10, 1)
-            continue
-        yield from page
-        if len(page) < limit:
-            return
-        start = start_after(page[-1].id)
-        limit = min(10 * limit, _PAGE)
+    while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
+        if isinstance(page, DatabaseError):
+            after = None
+            with suppress(DatabaseError):  # an index alone has the names too
+                after = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
+            what = "it cannot be read" if after else "the list of conversations cannot be read to its end"
+            yield Unlisted(after, f"{what}: {page.__cause__ or page}")
+            if after is None:
+                return
+            start = start_after(after)
+        else:
+            yield from page
+            start = start_after(page[-1].id)
 
 
-def _name_from(recorder: Recorder, start: str) -> str | None:
-    """Return the name of the next conversation from an index alone; None if that cannot be read either."""
+def _readable(
+    recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
+) -> Sequence[T] | DatabaseError:
+    """Return the next items, fewer where one behind them cannot be read; or the error of the first."""
     try:
-        return recorder.query(lambda reader: reader.id_from(start))
-    except RecorderError as error:
-        raise_unless_damage(error)
-        return None
+        return recorder.query(partial(read, limit))
+    except DatabaseError as error:
+        return error if limit == 1 else _readable(recorder, read, max(limit // 10, 1))
 
 
 def checks_of_past(

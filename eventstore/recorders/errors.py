@@ -26,9 +26,6 @@ NOTHING_WRITTEN: Final = "; nothing was written"
 class RecorderError(EventStoreError):
     """The database did not do what was asked."""
 
-    is_damage = False
-    """Whether the file is damaged, not locked, closed or out of reach."""
-
 
 class InterfaceError(RecorderError, StoreUnusable):
     """The recorder cannot be used any more: it is closed."""
