@@ -119,15 +119,13 @@ class RecordEvents:
     response to which its calls belong.
     """
 
-    def __init__(
-        self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None, *, shown: bool = True
-    ) -> None:
+    def __init__(self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None) -> None:
         self.events: list[Event] = []
         self.parts: list[dict[str, Any]] = []
         self.thinking: list[dict[str, Any]] = []
         self.meta: dict[str, Any] = {}
         """The ``meta`` of the next event."""
-        self.shown = shown
+        self.shown = True
         self.is_copy = False
         """Whether its events happened in another history, if at all: no figure counts their calls and requests."""
         self.known: Any = None

@@ -224,18 +224,18 @@ class Source:
         """The approximate size of the records, in bytes."""
         return self._reader.size_bytes
 
-    def events(self, *, as_history: bool = False) -> Iterator[Event]:
+    def events(self) -> Iterator[Event]:
         """Yield the events, with ids 0, 1, 2, …; a record that is not an event becomes a finding.
 
         Memory: one record at a time, and the state of the format.
         """
-        ahead, self._ahead = None if as_history else self._ahead, None
+        ahead, self._ahead = self._ahead, None
         if ahead is not None:
             yield from (replace(each.event, id=place) for place, each in enumerate(self._taken(ahead)))
-        elif self.grown is not None and not as_history:
+        elif self.grown is not None:
             yield from self.grown[1]
         else:
-            for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
+            for _, events in self.decoded():
                 yield from events
 
     def encoded(self) -> Iterator[Event | Encoded]:
@@ -253,7 +253,7 @@ class Source:
 
     def decoded(self) -> Iterator[tuple[Any, list[Event]]]:
         """Yield the records, as JSON values, each with the ``events`` that are made of it."""
-        return self._decoded(Options(leaf=self._leaf, prefix=self._prefix))
+        return self._decoded()
 
     def is_part_of(self, whole: Sequence[Any], gone: Container[Any]) -> bool:
         """Return whether it is one of several files, and each of its records is one of these, or has the id of one of
@@ -304,24 +304,23 @@ class Source:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.
         """
-        decoded = self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth.starts)
+        decoded = self._decoded(growth.starts)
         for number, (_, events) in enumerate(islice(decoded, growth.same)):
             if growth.is_read_otherwise(number, events):
-                decoded = self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth.starts)
-                decoded = islice(decoded, growth.same, None)
+                decoded = islice(self._decoded(growth.starts), growth.same, None)
                 break
         yield from growth.taking_back(self.format)
         for _, events in decoded:
             yield from events
 
-    def _decoded(self, options: Options, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:
+    def _decoded(self, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:
         """Yield the records with their events, of which the first ones begin at the ids ``starts``."""
         self.findings.clear()
         self.findings_count, self.is_whole = 0, True
         for place, problem, _ in self._history.findings:
             self._find(place, problem)
         try:
-            yield from self._read(options, starts)
+            yield from self._read(Options(leaf=self._leaf, prefix=self._prefix), starts)
         except OSError as error:
             self.is_whole = False
             self._find(str(self.path), f"cannot be read any further: {error.strerror}")

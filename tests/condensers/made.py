@@ -58,10 +58,6 @@ def viewed(*events: Event | Iterable[Event]) -> View:
     return View.from_events(history(*events))
 
 
-def ids(view: Iterable[Event]) -> list[int]:
-    return [event.id for event in view]
-
-
 def plan(result: View | Condensation) -> CondensationAction:
     assert isinstance(result, Condensation), f"expected a condensation, got {result}"
     return result.action

@@ -44,6 +44,7 @@ from foldlog.projections import View, well_formed
 from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
 from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, history
+from tests.said import ids
 
 many = examples(120)
 
@@ -112,10 +113,6 @@ pipelines = st.builds(PipelineCondenser, st.lists(st.one_of(showing, rolling), m
 condensers = st.one_of(rolling, showing, pipelines)
 
 agents = st.sampled_from([None, Characters(), Characters(60), Characters(400), Characters(60, unknown=True)])
-
-
-def ids(events: Any) -> list[int]:
-    return [event.id for event in events]
 
 
 def stepped(condenser: Condenser, view: View, agent: Any) -> View | CondensationAction | None:

@@ -43,10 +43,7 @@ from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.changes import NewForm
 from foldlog.eventstore.recorders.types import as_rows
 from tests.reading import reading
-
-
-def said(text: str, **fields: object) -> Message:
-    return Message(source="user", content=text, **fields)  # type: ignore[arg-type]
+from tests.said import said
 
 
 def ids(store: Store, conversation: str) -> list[int]:

@@ -15,7 +15,6 @@ from foldlog.eventstore import (
     Event,
     HistoryDiverged,
     IdempotencyConflict,
-    Message,
     Origin,
     Store,
     UnknownEvent,
@@ -25,6 +24,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from tests.reading import reading
+from tests.said import said
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OTHER = datetime(2020, 2, 2, tzinfo=UTC)
@@ -35,10 +35,6 @@ def timed(recorder: Recorder) -> Store:
     """A store whose clock goes on by a second at each transaction."""
     seconds = count()
     return Store(recorder, clock=lambda: BEGIN + timedelta(seconds=next(seconds)))
-
-
-def said(text: str, **fields: object) -> Message:
-    return Message(source="user", content=text, **fields)  # type: ignore[arg-type]
 
 
 def bodies(store: Store) -> list[bytes]:

@@ -24,6 +24,7 @@ from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
+from tests.said import said
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +38,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 async def histories(tmp_path) -> AsyncIterator[foldlog.aio.AsyncHistories]:
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/history.db") as histories:
         yield histories
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 async def noting(raised: list[BaseException], call: Awaitable[Any]) -> None:

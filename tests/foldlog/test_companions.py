@@ -10,6 +10,7 @@ import pytest
 import foldlog as api
 from foldlog import Annotation, ConversationHasForks, InvalidArgument, KeyRing, Message, VersionConflict
 from foldlog.eventstore.maintenance import erase, redact
+from tests.said import said
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAYS = timedelta(days=1)
@@ -20,10 +21,6 @@ PACKED = b64encode(b"\x92\xa4user\xb1" + SECRET.encode() + b"\xa3end").decode()
 
 def note(value):
     return Annotation(name="writes", data={"task": "1", "writes": [[0, "messages", value]]})
-
-
-def said(text):
-    return Message(source="user", content=text)
 
 
 @pytest.fixture

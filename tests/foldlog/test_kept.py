@@ -50,10 +50,7 @@ from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
 from tests.foldlog.records import CORPUS, records_of
 from tests.how_many import some
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
+from tests.said import said
 
 
 @pytest.fixture

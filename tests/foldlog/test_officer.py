@@ -18,14 +18,11 @@ from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
 from foldlog.formats import decode
 from tests.crash.bytes_left import bytes_left
+from tests.said import said
 
 SECRET = "sk-4111222233334444"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAYS = timedelta(days=1)
-
-
-def said(text):
-    return Message(source="user", content=text)
 
 
 KEY = b64encode(bytes(range(32))).decode()

@@ -17,6 +17,7 @@ from foldlog.condensers import (
 from foldlog.condensers.compat import condensed_history, get_condensation_metadata
 from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
+from tests.said import ids
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -43,10 +44,6 @@ def work(turns, start=1):
         events.append(Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}"))
         events.append(Observation(tool="run", call_id=f"c{number}", cause=number, content="done"))
     return events
-
-
-def ids(view):
-    return [event.id for event in view]
 
 
 def kinds(history):

@@ -24,7 +24,6 @@ from foldlog.eventstore import (
     CondensationAction,
     Event,
     KeyRing,
-    Message,
     Observation,
     Origin,
     Retraction,
@@ -36,15 +35,12 @@ from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views
+from tests.said import said
 
 GOLDEN = Path(__file__).parent
 KEYS = KeyRing(["11" * 32])
 LONG = 1_001
 LONG_TEXT = "a change is stored as a difference where that is shorter " * 10
-
-
-def said(text: str, **fields: Any) -> Message:
-    return Message(source="user", content=text, **fields)
 
 
 def history() -> list[Event]:

@@ -10,6 +10,7 @@ import foldlog
 from foldlog import CondensationAction, History, Message, Retraction
 from foldlog.eventstore import InvalidEvent
 from foldlog.projections import View
+from tests.said import ids
 
 
 @pytest.fixture
@@ -18,10 +19,6 @@ def history() -> Iterator[History]:
         history = histories["c1"]
         history.append([Message(source="user", content=str(n)) for n in range(6)])
         yield history
-
-
-def ids(view: View) -> list[int]:
-    return [event.id for event in view]
 
 
 def test_the_view_is_again_what_it_was(history: History):

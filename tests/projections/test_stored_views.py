@@ -33,6 +33,7 @@ from foldlog.projections.stored.revision import EMPTY_FOLD
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 from tests.at_once import at_once
 from tests.reading import reading
+from tests.said import ids
 
 
 @pytest.fixture
@@ -52,10 +53,6 @@ def forget(*ids: int, summary: str | None = None, offset: int | None = None, rea
 
 def append(store: Store, *events: Event) -> None:
     store.append("c", events, expected_version=ANY_VERSION)
-
-
-def ids(view: View) -> list[int]:
-    return [event.id for event in view]
 
 
 def records(store: Store) -> list[int]:

@@ -12,6 +12,7 @@ from foldlog import CondensationAction, Histories, Message
 from foldlog.eventstore import CorruptEvent, StoreUnusable, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
+from tests.said import ids
 
 LONG = 2_000
 
@@ -56,10 +57,6 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def said(*texts: str) -> list[Message]:
     return [Message(source="user", content=text) for text in texts]
-
-
-def ids(events: object) -> list[int]:
-    return [event.id for event in events]  # type: ignore[attr-defined]
 
 
 def test_the_tail_of_a_log_and_its_events_backwards(histories: Histories):

@@ -15,6 +15,7 @@ from foldlog.eventstore.events import (
     UnknownEvent,
 )
 from foldlog.projections import View
+from tests.said import ids
 
 
 def said(*texts: str) -> list[Event]:
@@ -23,10 +24,6 @@ def said(*texts: str) -> list[Event]:
 
 def forget(event_id: int, *ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
     return CondensationAction(id=event_id, forgotten_event_ids=ids, summary=summary, summary_offset=offset)
-
-
-def ids(view: View) -> list[int]:
-    return [event.id for event in view]
 
 
 def test_a_view_is_a_sequence_of_events():

@@ -27,12 +27,9 @@ from foldlog.projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, long_histories, ordered_histories
 from tests.properties.slow_fold import slow_loops
+from tests.said import ids
 
 many = examples(300)
-
-
-def ids(events: Any) -> list[int]:
-    return [event.id for event in events]
 
 
 # --- one fold ---

@@ -99,15 +99,6 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(histories["c1"].events()) == shown(events)
 
 
-# -- instructions -----------------------------------------------------------------------------------------------------
-
-
-# -- what is said twice -----------------------------------------------------------------------------------------------
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
-
-
 # -- compaction -------------------------------------------------------------------------------------------------------
 
 
@@ -214,9 +205,6 @@ def test_a_condensation_after_a_compaction_is_written_with_what_its_history_kept
         histories["c"].append_records(records, format=CODEX)
         histories["c"].append(CondensationAction(forgotten_event_ids=(4,)))
         assert [*histories["c"].export()][-1]["payload"]["replacement_history"] == history
-
-
-# -- turns that were aborted ------------------------------------------------------------------------------------------
 
 
 # -- rollouts of the first releases -----------------------------------------------------------------------------------
