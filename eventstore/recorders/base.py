@@ -65,8 +65,8 @@ class Reader(ABC):
         """Ask by the name of a statement. Texts become UTF-8 bytes."""
 
     @abstractmethod
-    def _numbers(self, numbers: Sequence[int]) -> Any:
-        """Return whole numbers as one parameter."""
+    def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
+        """Return whole numbers or texts as one parameter."""
 
     def era(self, cache: object) -> int | None:
         """Return a number that no other recorder has. While write transactions have the same, conversations have
@@ -175,7 +175,6 @@ class Reader(ABC):
             for name, encrypted, version, *row in self._ask("records_of", projection, first, last)
         ]
 
-    @abstractmethod
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
@@ -185,6 +184,9 @@ class Reader(ABC):
         Without a conversation: those of all conversations, without positions, for keys that the schema has such an
         index for.
         """
+        names = self._array(idempotency_keys)
+        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
+        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with ``exactly``, this key
@@ -275,7 +277,7 @@ class Reader(ABC):
         read: dict[tuple[int, bytes, int], list[Columns]] = {}
         of_row: dict[tuple[int, int], list[Attachment]] = {}
         for key, ids in wanted.items():
-            for event_id, name, encoding in self._ask("attached", key, self._numbers(ids)):
+            for event_id, name, encoding in self._ask("attached", key, self._array(ids)):
                 place = (key, name, encoding)
                 if place not in read:
                     read[place] = self._ask("attachment", *place)
@@ -304,11 +306,12 @@ class Transaction(Reader):
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return whether all are gone."""
 
-    @abstractmethod
-    def _is_staged(self, key: int) -> bool: ...
+    def _state(self, key: int) -> Columns:
+        """Return whether a conversation is visible, and whether it is erased. The writers of a staged one wait."""
+        return next(iter(self._ask("state", key)), (True, False))
 
     def _check_staged(self, key: int) -> None:
-        if not self._is_staged(key):
+        if self._state(key) != (False, False):
             raise IntegrityError(
                 f"conversation number {key} is not staged any more: its import was discarded, or is published already"
             )
@@ -320,11 +323,22 @@ class Transaction(Reader):
     def lock_all(self, conversations: Iterable[str]) -> None:
         """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
 
-    @abstractmethod
     def begin(self, new: Beginning) -> Conversation:
         """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
+        name, created_at, salt, staged, fork, replaces = new
+        if replaces is not None and not staged:
+            self._write("hide_tombstone", replaces)
+        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
+        key = self._begin_row(new, name, not staged, created_at, salt, *border, replaces)
+        if staged:
+            self._write("leave_unfinished", "import", "", key)
+        return new.under(key)
+
+    @abstractmethod
+    def _begin_row(self, new: Beginning, *columns: Any) -> int:
+        """Write the row of a new conversation. Return its key."""
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
@@ -337,12 +351,20 @@ class Transaction(Reader):
         ``IntegrityError`` where it is not staged any more.
         """
 
-    @abstractmethod
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
         (``PastRows``). Return whether all are gone, with the data kept beside them; then nothing is unfinished on a
         staged or an erased conversation, and a staged one itself is deleted too. Any other is left as it is.
         """
+        visible, erased = self._state(key)
+        if visible and not erased:
+            return self._delete_copies(key, limit)
+        if erased:
+            self._write("leave_bytes", key)
+        is_done = self._delete_all(key, limit)
+        if is_done and not erased:
+            self._write("delete_conversation", key)
+        return is_done
 
     def change(self, key: int, change: changes.Change) -> None:
         """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists, or
@@ -373,7 +395,7 @@ class Transaction(Reader):
             case changes.NewForm(rows):
                 for row in rows:
                     self._write("replace_row", row.encoding, row.checksum, row.body, row.proof, key, row.id)
-                self._write("detach", key, self._numbers([row.id for row in rows]))
+                self._write("detach", key, self._array([row.id for row in rows]))
                 self._attach(key, rows)
                 self._write("delete_unattached", key)
             case changes.NewRecords(projection, records, replace_all):

@@ -181,7 +181,7 @@ if self._is_staged:
     ),
     "published": Protection(
         "what is published cannot be discarded",
-        "eventstore:SQLiteTransaction.delete",
+        "eventstore:Transaction.delete",
         Never("visible"),
         "tests/conformance/test_recorders.py -k cannot_be_discarded",
     ),

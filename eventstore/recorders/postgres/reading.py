@@ -17,8 +17,8 @@ from typing import Final
 
 from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.errors import InterfaceError
-from foldlog.eventstore.recorders.postgres.wire import BYTEA, ConnectionLost, Parameter, Wire, array, bigints
-from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, as_text
+from foldlog.eventstore.recorders.postgres.wire import BIGINT, BYTEA, ConnectionLost, Parameter, Wire, array, bigints
+from foldlog.eventstore.recorders.types import Row, as_rows
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
 _WHY: Final = (
@@ -39,8 +39,8 @@ class PostgresReader(Reader):
     def _ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._send(statement, *parameters)
 
-    def _numbers(self, numbers: Sequence[int]) -> bytes:
-        return bigints(numbers)
+    def _array(self, values: Sequence[int] | Sequence[str]) -> bytes:
+        return array(BYTEA if values and isinstance(values[0], str) else BIGINT, values)
 
     def value(self, name: str) -> str:
         if name not in ("last_position", "data_version", "now"):
@@ -52,13 +52,6 @@ class PostgresReader(Reader):
         columns = zip(*((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True)
         found = self._ask("flagged_rows", key, *map(bigints, columns)) if intervals else []
         return self._whole(as_rows(found), key, intervals)
-
-    def recalled_among(
-        self, key: int | None, idempotency_keys: Sequence[str]
-    ) -> Sequence[tuple[int, str, RecalledKey]]:
-        names = array(BYTEA, idempotency_keys)
-        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
-        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         return self._ask("listed", array(BYTEA, digests), at, key, len(digests), limit)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders import changes
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Columns, Transaction
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
@@ -66,18 +66,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def lock_all(self, conversations: Iterable[str]) -> None:
         self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
 
-    def begin(self, new: Beginning) -> Conversation:
-        name, created_at, salt, staged, fork, replaces = new
+    def _begin_row(self, new: Beginning, *columns: Any) -> int:
         key = self._numbered().key()
-        if replaces is not None and not staged:
-            self._write("hide_tombstone", replaces)
-        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
-        self._write("begin_conversation", key, name, not staged, created_at, salt, *border, replaces)
-        if staged:
-            self._write("leave_unfinished", "import", "", key)
-        self._seen_by("stands_conversation", key, salt)
+        self._write("begin_conversation", key, *columns)
+        self._seen_by("stands_conversation", key, new.salt)
         self._locked.add(key)  # no other transaction can see it
-        return new.under(key)
+        return key
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         if staged:
@@ -97,16 +91,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             firsts.append(first)
         self._seen_by("stands_publication", firsts[0], key)
 
-    def delete(self, key: int, limit: int) -> bool:
-        if self.ask("is_erased", key):
-            self._write("leave_bytes", key)
-            return self._delete_all(key, limit)
-        if not self._is_staged(key):
-            return not self._lock_by_key(key) or self._delete_copies(key, limit)
-        if not self._delete_all(key, limit):
-            return False
-        self._write("delete_conversation", key)
-        return True
+    def _delete_copies(self, key: int, limit: int) -> bool:
+        return not self._lock_by_key(key) or super()._delete_copies(key, limit)
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked:
@@ -199,10 +185,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._locked.add(key)
         return True
 
-    def _is_staged(self, key: int) -> bool:
-        """Lock a staged conversation, so that its writers wait for one another."""
+    def _state(self, key: int) -> Columns:
         self._lock_on(_OF_STAGING, bigint(key))
-        return bool(self.ask("is_staged", key))
+        return super()._state(key)
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return whether all are gone."""

@@ -14,7 +14,7 @@ import msgspec
 from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.statements import statements
-from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, as_text, utf8
+from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
@@ -31,8 +31,8 @@ class SQLiteReader(Reader):
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
         return self._execute(SQL[statement], as_bound(parameters)).fetchall()
 
-    def _numbers(self, numbers: Sequence[int]) -> str:
-        return json_text(numbers)
+    def _array(self, values: Sequence[int] | Sequence[str]) -> str:
+        return json_text(values)
 
     def value(self, name: str) -> str:
         return str(self._last_position()) if name == "last_position" else super().value(name)
@@ -47,13 +47,6 @@ class SQLiteReader(Reader):
         if number > 1:
             rows.sort(key=_id)  # within an interval the index has them in order
         return self._whole(rows, key, intervals)
-
-    def recalled_among(
-        self, key: int | None, idempotency_keys: Sequence[str]
-    ) -> Sequence[tuple[int, str, RecalledKey]]:
-        names = json_text(idempotency_keys)
-        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
-        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))

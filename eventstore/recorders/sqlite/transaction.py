@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, Row, unplaced
+from foldlog.eventstore.recorders.types import Beginning, Place, Row, unplaced
 
 _TOGETHER = 20
 _ADDITIONS = (
@@ -29,8 +29,6 @@ _ADDITIONS = (
 _eras = count(1)
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
-_STAGED = (0, 0)
-"""The state of a staged conversation: not visible, and not erased."""
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
@@ -56,18 +54,12 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self._next_position = None
         self.newest_era = next(_eras)
 
-    def begin(self, new: Beginning) -> Conversation:
-        name, created_at, salt, staged, fork, replaces = new
-        if replaces is not None and not staged:
+    def _begin_row(self, new: Beginning, *columns: Any) -> int:
+        if new.replaces is not None:
             self.forget()
-            self._write("hide_tombstone", replaces)
-        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
-        cursor = self._write("begin_conversation", name, 0 if staged else 1, created_at, salt, *border, replaces)
-        key = cursor.lastrowid
+        key = self._write("begin_conversation", *columns).lastrowid
         assert key is not None  # an INSERT into a rowid table has one
-        if staged:
-            self._write("leave_unfinished", "import", "", key)
-        return new.under(key)
+        return key
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         if staged:
@@ -100,16 +92,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
-        visible, erased = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
-        if visible and not erased:
-            return self._delete_copies(key, limit)
-        if erased:
-            self._write("leave_bytes", key)
-        if not self._delete_all(key, limit):
-            return False
-        if not erased:
-            self._write("delete_conversation", key)
-        return True
+        return super().delete(key, limit)
 
     def _write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         return self._execute(SQL[statement], as_bound(parameters))
@@ -124,9 +107,6 @@ class SQLiteTransaction(SQLiteReader, Transaction):
                 f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
             )
         return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
-
-    def _is_staged(self, key: int) -> bool:
-        return bool(self._ask("state", key) == [_STAGED])
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

@@ -145,11 +145,8 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
--- name: is_erased
-SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT NULL
-
--- name: is_staged
-SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible AND erased_at IS NULL
+-- name: state
+SELECT visible, erased_at IS NOT NULL FROM {schema}.conversations WHERE key = $1::bigint
 
 -- Checksums are unsigned.
 -- part: row
