@@ -197,7 +197,7 @@ def _findings(
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
             yield of_all(f"{problem} {found.version:,}")
-    if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
+    if found.parent is not None and (past or not found.head or any(version <= found.begins for version, _ in kept)):
         for part in checks_of_past(database, found, dict(kept)):
             yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
     yield from findings_beside(database, found, own.codec)

@@ -232,7 +232,7 @@ class Reader(ABC):
         """Ask for the conversations that have these digests."""
 
     def _found(self, columns: Columns) -> Conversation:
-        """Return the conversation in the columns of an answer. A fork without events of its own ends at its border."""
+        """Return the conversation in an answer. A fork without events of its own ends at its border, lost or not."""
         try:
             found = as_conversation(columns)
             if found.parent is None or found.version:
@@ -242,7 +242,7 @@ class Reader(ABC):
             raise DatabaseError(
                 f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then 'foldlog salvage'"
             ) from error
-        return found.grown(border[0]) if border else found
+        return found.grown(border[0]) if border else found._replace(version=found.begins)
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         """Return the rows that were not imported, between two positions."""

@@ -327,6 +327,8 @@ def test_events_between_unreadable_pages_are_copied(long: Path):
 
 @pytest.mark.parametrize("is_index_lost", [False, True], ids=["an index names it", "no_index_shows it"])
 def test_an_end_that_an_index_still_names_is_lost_with_numbers_and_else_may_be_lost(long: Path, is_index_lost: bool):
+    with open_store(f"sqlite:///{long}") as store:
+        store.fork("a", 200, "ends with a lost event of its parent")
     index = root(long, "events_by_id") if is_index_lost else b""
     without_page(long, lambda page: b"number 199 " in page or page == index)
     done, target = salvaged(long)
@@ -338,6 +340,8 @@ def test_an_end_that_an_index_still_names_is_lost_with_numbers_and_else_may_be_l
             assert any("its end may be lost" in str(each) for each in found.lost)
         else:
             assert [each[:2] for each in found.lost] == [(found.events, 199)]
+        fork = done["ends with a lost event of its parent"]
+        assert (fork.events, lost_ids(target, fork.conversation)) == (200, [*range(found.events, 200)])
 
 
 @pytest.mark.parametrize("index", ["events_by_id", "conversations_by_id", "attachments_by_name"])

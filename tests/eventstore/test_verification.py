@@ -122,6 +122,14 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
         ([moved(3, 100), moved(4, 3), moved(100, 4)], {"a": [f"events 3 to 4: {CHANGED}"]}),
         ([f"UPDATE events SET {OF_B}, id = 12 WHERE {of('a', 11)}"], {"b": [f"event 12: {CHANGED}"]}),
         ([f"DELETE FROM events WHERE {of('a', 11)}"], {"": neither_stored(1)}),
+        (
+            [
+                "INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version) "
+                "SELECT 'fork of a', 1, created_at, salt, key, 12 FROM conversations WHERE id = 'a'",
+                f"DELETE FROM events WHERE {of('a', 11)}",
+            ],
+            {"fork of a": ["event 11: it is missing"], "": neither_stored(1)},
+        ),
         (["UPDATE conversations SET id = 'A' WHERE id = 'a'"], {"A": [f"events 0 to 11: {CHANGED}"]}),
         (
             [
