@@ -71,7 +71,7 @@ def erase(
     kept, gone = list[str](), 0
     while True:
         key, parent = doomed.pop()
-        parts = f"; forks keep a part: {', '.join(kept)}" if kept else ""
+        parts = f"; forks kept a part then: {', '.join(kept)}" if kept else ""
         try:
             found, forks = recorder.transact(partial(mark, key=key, parent=parent, reason=reason + parts))
         except RecorderError as error:

@@ -180,7 +180,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
     before = {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"}
     shown = [event.id for event in views.current("g")]
     receipt = erase(store, "c", reason="asked for", detach_forks=True)
-    assert receipt.erased_reason == "asked for; forks keep a part: 'f' events 0 to 10, 'h' events 0 to 3"
+    assert receipt.erased_reason == "asked for; forks kept a part then: 'f' events 0 to 10, 'h' events 0 to 3"
     assert {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"} == before
     assert [event.id for event in Views(store).current("g")] == shown
     assert store.conversation("f").parent is None
