@@ -606,15 +606,15 @@ class History:
 
     def redact(
         self,
-        event: int | Event,
+        event: int | Event | Iterable[int | Event],
         *,
         reason: str,
         by: str | None = None,
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one event for good, from the search index too. The event is given by its id or itself.
-        Return the receipt.
+        """Erase the content of one event for good, from the search index too, or of several, all or none. Each is given
+        by its id or itself. Return the receipt.
 
         Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
@@ -635,10 +635,13 @@ class History:
         from foldlog._reports.sums import KeptSums
         from foldlog._search.index import still_in_index
 
-        event_id = event.id if isinstance(event, Event) else check_whole("event", event)
+        given = [event] if isinstance(event, int | Event) else event
+        event_ids = [each.id if isinstance(each, Event) else check_whole("event", each) for each in given]
+        if not event_ids:
+            raise InvalidArgument("there is no event to redact: name one or several")
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         with KeptSums(self._store).put_back():
-            receipt = redacted(self._store, self.id, event_id, **options, alone=False)
+            receipt = redacted(self._store, self.id, event_ids, **options, alone=False)
             receipt = receipt._replace(unconfirmed=(*receipt.unconfirmed, *still_in_index(self._store)))
             return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 

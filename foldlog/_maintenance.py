@@ -298,15 +298,24 @@ def erased(
 
 
 def redacted(
-    store: Store, conversation: str, event_id: int, *, reason: str, by: str | None, with_summaries: bool, alone: bool
+    store: Store,
+    conversation: str,
+    event_ids: Sequence[int],
+    *,
+    reason: str,
+    by: str | None,
+    with_summaries: bool,
+    alone: bool,
 ) -> RedactionReceipt:
-    """Redact an event, with the records that may repeat its content: see ``History.redact``. With ``alone``, the caller
+    """Redact events, with the records that may repeat their content: see ``History.redact``. With ``alone``, the caller
     redacts what ``with_twins`` returns. The caller removes the content from the search index.
     """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-    own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
+    own_ids = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
     unread: list[str] = []
-    named = {conversation: [*store.events(conversation, own_id, own_id + 1)] if own_id >= 0 else []}
+    named = {
+        conversation: [event for each in own_ids if each >= 0 for event in store.events(conversation, each, each + 1)]
+    }
     of_records: dict[tuple[str, int], list[Event]] = {}
     options: Any = {"reason": reason, "by": by, "complete": False}
     receipt: RedactionReceipt | None = None
@@ -326,7 +335,8 @@ def redacted(
                 touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
         sources = source_files(store, [*map(store.conversation, sorted(touched))])
         before = receipt
-        receipt = redact.redact(store, conversation, event_id, others=others, records=records, **options)
+        others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in own_ids)]
+        receipt = redact.redact(store, conversation, event_ids[0], others=others, records=records, **options)
         if before is not None and receipt.position is None:
             receipt = receipt._replace(position=before.position)
     for name, paths in sources.items():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -72,12 +73,13 @@ def recent_conversations(
     as_of, late = _up_to_date(database, age_max_s)
 
     def page(reader: Reader) -> RecentConversations:
-        found = [*late.values()]
+        ours = (one for one in late.values() if after is None or (one.at, one.key) < after)
         if wanted:
-            found = [one for one in found if {*pairs_of(_attributes(database, reader, one) or {})} >= {*wanted}]
+            ours = (one for one in ours if {*pairs_of(_attributes(database, reader, one) or {})} >= {*wanted})
+        found = [*islice(ours, limit)]
         for key_id in [None] if keys is None or not wanted else [None, *keys.names]:
-            found += reader.listed(digests_of(wanted, keys, key_id), after, limit + len(late))
-        found = [one for one in found if late.get(one.key, one) is one and (after is None or (one.at, one.key) < after)]
+            listed = reader.listed(digests_of(wanted, keys, key_id), after, limit + len(late))
+            found += [one for one in listed if one.key not in late]
         found = sorted(found, key=attrgetter("at", "key"), reverse=True)[:limit]
         last = found[-1] if limit and len(found) == limit else None
         shown = tuple([_shown(database, reader, one) for one in found])
@@ -111,7 +113,8 @@ def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Mapping[int,
         left = left[_AT_ONCE:]
     if left and told != moment:
         newest = recorder.query(lambda reader: [_newest(database, reader, key, 0) for key, _ in left])
-        late = {each[0].key: _as_listed(*each) for each in newest if each is not None}
+        ours = [_as_listed(*each) for each in newest if each is not None]
+        late = {one.key: one for one in sorted(ours, key=attrgetter("at", "key"), reverse=True)}
     database.late = (moment, left, late) if left else (None, (), {})
     if not left and (touched or until != after or not at):
         recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))

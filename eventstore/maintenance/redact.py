@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
 
 from foldlog.eventstore.arguments import check_reason, check_text, check_whole
@@ -103,16 +102,8 @@ def redact(
     check_reason(reason, "receipt")
     check_text("by", by)
     database = store.database
-    work = partial(
-        _redact,
-        database=database,
-        conversation=conversation,
-        named_id=event_id,
-        who=(by, reason),
-        others=others or {},
-        records=records or {},
-    )
-    receipt, place = on_finished(database, work)
+    asked = conversation, event_id, (by, reason), others or {}, records or {}
+    receipt, place = on_finished(database, lambda transaction: _redact(transaction, database, *asked))
     if complete:
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
     position = None if place is None else place()
@@ -130,15 +121,12 @@ def _redact(
     others: Mapping[str, Sequence[int]],
     records: Mapping[str, Sequence[int]],
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact an event, with others and records. Return the receipt as far as this transaction knows it, and the place
-    of the event that tells of it.
-    """
+    """Redact events and records. Return the receipt as far as it is known here, and the place of the event with it."""
     found = find_existing(database, transaction, conversation)
     check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
-    event_id = summary_of(named_id) if named_id < -1 else named_id
-    events = {event_id: _read(writing, event_id, named_id)[1]}
-    events |= {each: _read(writing, each, each)[1] for each in others.get(conversation, ())}
+    named = {summary_of(each) if each < -1 else each: each for each in (named_id, *others.get(conversation, ()))}
+    events = {event_id: _read(writing, event_id, its_name)[1] for event_id, its_name in named.items()}
     goes = {**others, conversation: [*events]}
     quotes: list[Quote] = []
     for each, shared in ((found, [*events]), *forks_that_share(database, transaction, found.key, events)):
@@ -154,7 +142,7 @@ def _redact(
             forks += _erase_content(transaction, beside, goes.get(name, ()), who, records.get(name, ()))[-1]
     copies = (Quote(name, each, redacted=True) for name in goes if name != conversation for each in goes[name])
     ids, hashes = tuple(receipts), tuple(each.hash for each in receipts.values())
-    told, names, first = tuple(dict.fromkeys((*quotes, *copies))), tuple(dict.fromkeys(forks)), receipts[event_id]
+    told, names, first = tuple(dict.fromkeys((*quotes, *copies))), tuple(dict.fromkeys(forks)), receipts[ids[0]]
     who_and_why = (first.at, first.by, first.reason)
     return RedactionReceipt(conversation, ids, hashes, *who_and_why, None, told, names, (), bytes_pending=True), place
 
@@ -177,13 +165,13 @@ def _erase_content(
     of_records = {*records, *(record_of(event) for _, event in read.values())}.difference(read)
     read |= {each: _read(writing, each, each) for each in sorted(of_records) if each >= found.begins}
     sharing = [*forks_that_share(writing.database, transaction, found.key, read)]
+    for each, shared in ((found, ids), *sharing):
+        its = {event_id: read[event_id][1] for event_id in shared if event_id not in of_records}
+        _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), its)
     for event_id, (row, event) in read.items():
-        is_record = event_id not in ids
+        is_record = event_id in of_records
         receipt = event.redacted
         if receipt is None or (receipt.record and not is_record):
-            if isinstance(event, DocumentChanges):
-                for each in (found, *(fork for fork, shared in sharing if event_id in shared)):
-                    _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), event)
             if not can_be_redacted(event):
                 raise CannotRedact(
                     f"conversation {found.id!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, "
@@ -284,13 +272,14 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
     return found
 
 
-def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:
-    """Raise ``CannotRedact`` where a later value of a document is stored as a difference to the value in this event."""
-    for later in reading.document_changes(event.id + 1):
-        for name, change in later.changed.items():
-            if change.get("base") == event.id and name in event.changed:
+def _check_that_none_builds_on(reading: ReadTransaction, gone: Mapping[int, Event]) -> None:
+    """Raise ``CannotRedact`` where a value of a document that stays is stored as a difference to one that goes."""
+    changes: dict[Any, Any] = {at: each.changed for at, each in gone.items() if isinstance(each, DocumentChanges)}
+    for later in reading.document_changes(min(changes) + 1) if changes else ():
+        for name, change in later.changed.items() if later.id not in gone else ():
+            if name in changes.get(change.get("base"), ()):
                 raise CannotRedact(
-                    f"conversation {reading.conversation!r}, event {event.id}: event {later.id} stores document "
+                    f"conversation {reading.conversation!r}, event {change['base']}: event {later.id} stores document "
                     f"{name!r} as a difference to it; redact event {later.id} first"
                 )
 

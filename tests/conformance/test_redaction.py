@@ -63,7 +63,7 @@ def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
 
 def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
     given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries, "alone": False}
-    return maintenance.redacted(store, conversation, event_id, **given)
+    return maintenance.redacted(store, conversation, [event_id], **given)
 
 
 def stored(store: Store) -> bytes:

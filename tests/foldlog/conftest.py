@@ -9,6 +9,7 @@ import pytest
 
 import foldlog as api
 from foldlog._cli import main
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from tests.foldlog.records import condensed, said
 
 
@@ -60,6 +61,15 @@ def histories():
     """Histories in memory."""
     with api.open("memory:") as opened:
         yield opened
+
+
+@pytest.fixture
+def rows_read(monkeypatch):
+    """The number of rows that each question to a SQLite file was answered with."""
+    counts: list[int] = []
+    ask = SQLiteReader._ask
+    monkeypatch.setattr(SQLiteReader, "_ask", lambda *asked: (found := ask(*asked), counts.append(len(found)))[0])
+    return counts
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from foldlog._cli.application import build
 from foldlog._cli.demo import SAMPLE
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
-from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
+from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, Redaction, open_store
 from foldlog.formats import decode, encode
 from foldlog.projections.messages.content import data_url
 from tests.crash.bytes_left import bytes_left
@@ -54,6 +54,39 @@ def test_a_history_redacts_its_events(path: Path):
         with pytest.raises(InvalidArgument):
             history.redact(99, reason="asked to")
     assert bytes_left(path.parent, ["marigold"]) == []
+
+
+def test_a_history_redacts_several_events_all_or_none(path: Path):
+    with api.open(path) as histories:
+        history = histories["c"]
+        for plan in ({"line": "long " * 40}, {"line": "long " * 40, "next": 1}):
+            history.append((), documents={"plan": plan})
+        assert [each.changed["plan"].get("base") for each in history.events(6)] == [None, 6]
+        for one_is_wrong in ([2, 99], [2, -5], []):
+            with pytest.raises(InvalidArgument):
+                history.redact(one_is_wrong, reason="asked to")
+        with pytest.raises(CannotRedact, match="redact event 7 first"):
+            history.redact([2, 6], reason="asked to")
+        assert not any(each.redacted for each in history.events())
+        receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
+        assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
+        assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
+        assert [len(each.event_ids) for each in history.events() if isinstance(each, Redaction)] == [4]
+
+
+def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
+    foldlog: Any, tmp_path: Path, rows_read: list[int]
+):
+    counts = []
+    for redacted in (1, 30):
+        texts = [f"{'marigold' if number < redacted else 'word'} number {number}" for number in range(60)]
+        (tmp_path / "x.jsonl").write_text("".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts))
+        foldlog("import", "x.jsonl", "--db", f"{redacted}.db")
+        rows_read.clear()
+        ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes", "--db", f"{redacted}.db")
+        assert f"{redacted} event" in ran.err
+        counts.append(sum(rows_read))
+    assert counts[1] < 3 * counts[0], counts
 
 
 def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path: Path):

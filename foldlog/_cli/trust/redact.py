@@ -64,6 +64,8 @@ from foldlog.projections import normalize
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
+_TOGETHER = 1_000
+"""Events that are redacted in one transaction."""
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy the other "
     "conversations to a new one with foldlog copy FROM TO ID …"
@@ -309,19 +311,26 @@ def _redacted(
     """
     receipts, stay = [], []
     names = sorted(chosen, key=lambda name: not companion_of(name))
-    each = [(name, event_id) for name in names for event_id in chosen[name]]
-    with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
+    total = sum(map(len, chosen.values()))
+    each = [
+        (name, chosen[name][at : at + _TOGETHER]) for name in names for at in range(0, len(chosen[name]), _TOGETHER)
+    ]
+    with KeptSums(store).put_back(), terminal.working("redacting", "events", total) as update:
         if text is not None:
             for name, gone in shown.items():
                 keep_documents(stores(name), name, {event.id for event in gone}, text)
-        for name, event_id in each:
+        while each:
+            name, ids = each.pop(0)
             try:
-                receipts.append(redact(stores(name), name, event_id))
+                receipts.append(redact(stores(name), name, ids))
             except (CannotRedact, InvalidArgument) as error:
-                if len(each) == 1:
+                if len(ids) > 1:
+                    each[:0] = [(name, [event_id]) for event_id in ids]
+                    continue
+                if total == 1:
                     raise Refused(str(error)) from error
                 stay.append(ProblemDocument(conversation=name, problem=str(error)))
-            update(advance=1)
+            update(advance=len(ids))
     return receipts, stay
 
 
@@ -446,7 +455,7 @@ def _show(
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
         terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
-    it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
+    it, them = ("it", "it") if sum(len(each.event_ids) for each in receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
     for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
         if (conversation, event_id) not in taken:
