@@ -30,7 +30,7 @@ from foldlog.eventstore.log.finding import (
     tombstones_before,
 )
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.importing import ingest
+from foldlog.eventstore.log.importing import Check, ingest
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
@@ -121,7 +121,7 @@ class Store:
                 self.database.known.forget(each.conversation)
             raise
 
-    def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
+    def ingest(self, conversation: str, events: Iterable[Event | Encoded], check: Check = lambda _: None) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
 
         The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. Those that the conversation has already
@@ -129,10 +129,11 @@ class Store:
         conversation appears whole or not at all; a long one is staged in small transactions: others do not wait.
 
         Raises ``HistoryDiverged`` where the beginning differs from what is stored, ``InvalidEvent``,
-        ``ConversationErased``, ``StoreUnavailable``; and what the iterable raises. Then nothing is imported, except the
-        first part of a long tail, which the next import continues. On disk when it returns. Cost: the events given.
+        ``ConversationErased``, ``StoreUnavailable``; what the iterable or ``check`` raises, called in each transaction.
+        Then nothing is imported, except the first part of a long tail, which the next import continues. On disk when it
+        returns. Cost: the events given.
         """
-        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
+        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project, check))
 
     def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.

@@ -5,7 +5,7 @@ A file is kept with each conversation that it holds, beside its events, as ``Kep
 redacted is read again. Where it is is kept always, for a redaction to look into, with the other files and folders from
 which the conversation was read; when all of it was imported without a finding, also its size, its time and its inode,
 and of a log a hash of its bytes. So a log is read on where these bytes are what they were, and no other hand wrote to
-its conversation; else it is read whole.
+its conversation; else it is read whole. For each path the store keeps which conversations may have been read from it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
 from hashlib import blake2b
-from itertools import chain, islice
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +26,12 @@ from foldlog._formats.live import read_on
 from foldlog._formats.registry import format_named, formats
 from foldlog._formats.rewritten import standing_in
 from foldlog._formats.sources import Source
-from foldlog._reports.kept import KeptBeside
+from foldlog._reports.kept import KeptBeside, value_of
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.projections import View, Views
 
 _CODE = 2
-_PAGE = 1_000
 _READ_ON_MAX = 4 * 2**20
 """The bytes beyond which a log that has grown is read whole, by another process."""
 
@@ -91,6 +88,39 @@ class _Kept(NamedTuple):
     others: Sequence[str] = ()
 
 
+class _Beside(KeptBeside):
+    """What is kept of files. Nothing can make it again, and without it a redaction would not look into them."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, "source", _CODE, at_once=False)
+
+    def of(self, path: str) -> list[tuple[_Kept, Imported]]:
+        """Return what is kept of the conversations that were read from a path. Cost: these."""
+        found: list[tuple[_Kept, Imported]] = []
+        for name, (version, record) in self._records(_read_from(path, self._store.database.recorder)).items():
+            if record is not None and record.code == _CODE:
+                kept = _Kept(*value_of(record.body))
+                if path in (kept.path, *kept.others):
+                    found.append((kept, Imported(name, 0, version, format=kept.format, path=Path(kept.path))))
+        return found
+
+    def _wrote(self, new: dict[str, tuple[ConversationRow, Any]]) -> bool:
+        named: dict[str, set[str]] = {}
+        for name, (_, value) in new.items():
+            for path in {(kept := _Kept(*value)).path, *kept.others}:
+                named.setdefault(path, set()).add(name)
+        recorder = self._store.database.recorder
+
+        def write(transaction: Transaction) -> None:
+            for path, names in named.items():
+                known = _read_from(path, transaction)
+                transaction.set_value(_fact(path), json.dumps([*known, *sorted(names.difference(known))]))
+
+        if any(names.difference(_read_from(path, recorder)) for path, names in named.items()):
+            recorder.offer(write, at_once=False)
+        return super()._wrote(new)
+
+
 class SeenFiles:
     """The files that were imported into a store, with the same options.
 
@@ -102,45 +132,27 @@ class SeenFiles:
         self, store: Store, *options: str | None, below: Iterable[str | os.PathLike[str]] = (), read_all: bool = False
     ) -> None:
         """``options`` are those of the import, on which it depends what a file becomes, ``below`` its paths. With
-        ``read_all`` no file counts as unchanged. Cost: the conversations of the store.
+        ``read_all`` no file counts as unchanged.
         """
         self.unchanged: dict[str, Imported] = {}
         self.unread_bytes = 0
         self._store, self._options, self._below = store, list(options), [*map(os.path.abspath, below)]
-        self._kept = _beside(store)
+        self._kept, self._reads_all = _Beside(store), read_all
         self._seen: dict[str, list[tuple[_Kept, Imported]]] = {}
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
         self._of_open: dict[str, tuple[bool, str, Imported, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
-        self._redacted: dict[tuple[object, ...], list[str]] | None = None
+        self._redactions, self._redacted = "", dict[int, tuple[str, tuple[object, ...]]]()
         self.left: dict[tuple[str, str], tuple[tuple[int, ...], Any]] = {}
         """What an import has read of conversations with redacted events, each as it was then."""
-        for path, there in () if read_all else self._kept_of.items():
-            same = [each for each in there if each[0].path == path and each[0].number]
-            self._seen[path] = [(kept, one) for kept, one in same if kept.options == self._options]
-
-    @cached_property
-    def _kept_of(self) -> dict[str, list[tuple[_Kept, Imported]]]:
-        """What is kept of the conversations that were read from each path."""
-        found: dict[str, list[tuple[_Kept, Imported]]] = {}
-        rows = (row for row in self._store.iter_conversations() if row.erased_at is None)
-        while page := list(islice(rows, _PAGE)):
-            there = self._kept.load(page, of_any_version=True)
-            for row in page:
-                kept = _Kept(*there.get(row.id, ()))
-                as_ = Imported(row.id, 0, row.version, format=kept.format, path=Path(kept.path))
-                for path in {kept.path, *kept.others}:
-                    found.setdefault(path, []).append((kept, as_))
-        return found
 
     def named_otherwise(self, source: Source) -> Iterator[str]:
         """Yield the conversations that were imported from the place of a source that does not tell its name now, with
-        the name that they told, or the other way round; none where its name is one, or something was redacted. Cost:
-        once the conversations of the store.
+        the name that they told, or the other way round; none where its name is one, or something was redacted.
         """
-        known = () if self._store.version(source.name) else self._kept_of.get(os.path.abspath(source.path), ())
+        known = () if self._store.version(source.name) else self._kept.of(os.path.abspath(source.path))
         there = (one.conversation for kept, one in known if kept.options[1:] == self._options[1:])
         others = (each for each in there if (each in source.former_names) == source.is_named)
         for each in others:
@@ -156,14 +168,15 @@ class SeenFiles:
         is_first_look = name not in self._places
         state = self._states[name] = state_of(name)
         self._places.setdefault(name, len(self._places))
-        seen = self._seen.get(name, ())
+        seen = [] if self._reads_all else self._kept.of(name)
+        seen = [each for each in seen if each[0].path == name and each[0].number and each[0].options == self._options]
+        self._seen[name] = seen
         is_whole = bool(seen) and all(kept.number == len(seen) for kept, _ in seen)
         found: Found | Unchanged | None = None
-        is_same = is_whole and all(self._store.version(one.conversation) == one.version for _, one in seen)
-        if is_same and all(tuple(kept.state) == state for kept, _ in seen):
+        if is_whole and all(tuple(kept.state) == state for kept, _ in seen):
             found = Unchanged(path)
             self.unchanged |= {one.conversation: one for _, one in seen}
-        elif is_same and len(seen) == 1:
+        elif is_whole and len(seen) == 1:
             found = self._grown(path, *seen[0], state)
         self.unread_bytes += state[1] if is_first_look and found is not None else 0
         return found
@@ -184,20 +197,23 @@ class SeenFiles:
     def redacted_like(self, source: Source) -> list[str]:
         """Return the conversations with redacted events whose first event may be that of a source, by what each
         redaction leaves: the oldest ones first; all, where the first record cannot be read. One that cannot be read,
-        for example without its key, is not among them. Cost: once the conversations of the store, and a read of each
-        of these.
+        for example without its key, is not among them. Cost: after a redaction, the conversations with redacted events,
+        and a read of each new one of these.
         """
-        if self._redacted is None:
-            self._redacted = {}
-            rows = (row for row in self._store.iter_conversations() if row.redactions and row.erased_at is None)
-            for row in sorted(rows, key=attrgetter("created_at")):
-                with suppress(EventStoreError):
-                    for event in self._store.events(row.id, 0, 1):
-                        self._redacted.setdefault(_gist(event), []).append(row.id)
+        recorder = self._store.database.recorder
+        if (now := recorder.value("redactions")) != self._redactions:
+            there = json.loads(recorder.value("redacted"))
+            self._redacted = {key: self._redacted.get(key) or (name, self._first(name)) for key, name in there}
+            self._redactions = now
         if not self._redacted:
             return []
-        found = next((self._redacted.get(_gist(events[0]), []) for _, events in source.decoded()), [])
-        return [*chain.from_iterable(self._redacted.values())] if source.findings else found
+        first = next((_gist(events[0]) for _, events in source.decoded()), None)
+        return [name for name, gist in self._redacted.values() if gist and (source.findings or gist == first)]
+
+    def _first(self, conversation: str) -> tuple[object, ...]:
+        with suppress(EventStoreError):
+            return next(map(_gist, self._store.events(conversation, 0, 1)))
+        return ()
 
     def place(self, path: Path) -> int:
         """Return the place of a file among those that were asked for; that of another path is behind them."""
@@ -270,7 +286,7 @@ def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, lis
     ids of the conversations; of erased ones those that were noted. Cost: as ``KeptBeside.load``.
     """
     noted = store.database.recorder.query(lambda reader: _noted(reader, [row for row in rows if row.erased_at]))
-    return _paths(_beside(store), rows) | noted
+    return _paths(_Beside(store), rows) | noted
 
 
 def note_sources(store: Store, rows: Sequence[ConversationRow]) -> None:
@@ -293,17 +309,20 @@ def keep_source(store: Store, conversation: str, paths: Sequence[str]) -> None:
     """Keep from which files a conversation was imported that are still there, after a redaction. The next import reads
     them again.
     """
-    with _beside(store) as kept:
+    with _Beside(store) as kept:
         if there := [*filter(os.path.exists, paths)]:
             kept.keep(store.conversation(conversation), _Kept(there[0], others=there[1:]))
 
 
-def _beside(store: Store) -> KeptBeside:
-    """Return what is kept of files. Nothing can make it again, and without it a redaction would not look into them."""
-    return KeptBeside(store, "source", _CODE, at_once=False)
+def _read_from(path: str, facts: Reader | Recorder) -> list[str]:
+    return list(json.loads(facts.value(_fact(path)) or "[]"))
 
 
-def _paths(kept: KeptBeside, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
+def _fact(path: str) -> str:
+    return f"read {blake2b(os.fsencode(path), digest_size=16).hexdigest()}"
+
+
+def _paths(kept: _Beside, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
     there = ((name, _Kept(*value)) for name, value in kept.load(rows, of_any_version=True).items())
     return {name: [value.path, *value.others] for name, value in there if value.path}
 

@@ -72,6 +72,8 @@ _CHECK = slice(1, 5)
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
+Check = Callable[[Reader], object]
+"""Raises what ends an import, in each of its transactions: what it was decided on is no longer so."""
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
 """Tells the inline projections about events that a transaction has just written."""
 
@@ -93,12 +95,13 @@ class StagedWriter:
         replaces: int | None = None,
         past: Sequence[Link] = (),
         is_staged: bool = True,
+        check: Check = lambda _: None,
     ) -> None:
         """``there`` is what the store has of it. If that is nothing, ``new`` begins: with ``replaces``, the key of the
         tombstone whose id it uses again, and with ``past``, under which its first events were recorded. Without
-        ``is_staged`` it comes in one transaction, by one call of ``add``.
+        ``is_staged`` it comes in one transaction, by one call of ``add``. ``check`` is called in each transaction.
         """
-        self.database = database
+        self.database, self._check = database, check
         self._new = new
         self.there = there
         self._replaces = replaces
@@ -166,6 +169,7 @@ class StagedWriter:
 
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
         database, new, there = self.database, self._new, self.there
+        self._check(transaction)
         found = database.find(transaction, new.id)
         if found is not None and found.key != self._replaces:
             not_erased(found)
@@ -185,17 +189,18 @@ class StagedWriter:
         return writing
 
 
-def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
-    """Import a history into a conversation. Return how many events were added, and the version.
-
-    A history that fits one transaction is not staged. Raises ``HistoryDiverged``, ``ConversationErased``.
+def ingest(
+    database: Database, conversation: str, history: Iterator[Encoded], project: Project, check: Check
+) -> tuple[int, int]:
+    """Import a history into a conversation; one that fits one transaction is not staged. Return how many events were
+    added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     history, others = (history, list[int]()) if there is None else _compare(database, there, history)
     chunks = chunked((ids_moved(encoded, others) for encoded in history) if others else history)
     first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
-    with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
+    with StagedWriter(database, last, there, is_staged=len(first) > 1, check=check) as writer:
         for chunk in chain(first, chunks):
             rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
             writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))

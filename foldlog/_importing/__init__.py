@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.formats import Source
 
 _READ_OTHERWISE = (
@@ -68,15 +70,26 @@ Watch = Callable[[Iterator[Any]], Iterator[Any]]
 """A function that the events pass through, to show progress."""
 
 
+_TRIES = 5
+
+
+class _RedactedMeanwhile(VersionConflict):
+    def __init__(self, conversation: str) -> None:
+        Exception.__init__(self, f"events were redacted again and again while {conversation!r} was imported; try later")
+        self.conversation, self.expected, self.actual = conversation, 0, 0
+
+
 class _How(NamedTuple):
     """How a source is imported: under which ``name`` it is looked for. ``seen`` knows another file with a conversation:
-    one of them must not take the other back. ``marks``: whether to mark a conversation that lacks records.
+    one of them must not take the other back. ``marks``: whether to mark a conversation that lacks records. ``check``
+    ends the import where something was redacted after it was compared.
     """
 
     name: str
     watch: Watch
     seen: SeenFiles
     marks: bool
+    check: Callable[[Reader], object]
 
 
 def import_source(
@@ -99,21 +112,30 @@ def import_source(
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), True, format=source.format, path=source.path)
     into, name = (_add_or_fork, source.name) if conversation is None else (_add, conversation)
-    how = _How(name, watch, seen or SeenFiles(store, read_all=True), marks)
+    seen = seen or SeenFiles(store, read_all=True)
 
-    def compared_and_added() -> Imported:
-        known = conversation_of(store, source, how.seen, name, is_given=conversation is not None)
-        return into(store, source, known, how)
+    def compared_and_added(tries: int) -> Imported:
+        check = partial(_check_redactions, name, store.database.recorder.value("redactions"))
+        try:
+            known = conversation_of(store, source, seen, name, is_given=conversation is not None)
+            return into(store, source, known, _How(name, watch, seen, marks, check))
+        except VersionConflict:  # another process wrote: what it added or redacted is compared now
+            if tries == 1:
+                raise
+            return compared_and_added(tries - 1)
 
-    try:
-        imported = compared_and_added()
-    except VersionConflict:  # another import of this history was first: what it added is compared now
-        imported = compared_and_added()
+    imported = compared_and_added(_TRIES)
     imported = _with_documents(store, source, without_repeating(store, source, imported), marks=marks)
-    if conversation is None and not source.is_named and imported.conversation in how.seen.named_otherwise(source):
+    if conversation is None and not source.is_named and imported.conversation in seen.named_otherwise(source):
         where = " or ".join(map(str, source.others)) or "it"
         source.tell(f"its name is no longer in {where}; it goes on as conversation {imported.conversation!r}")
     return imported._replace(put_back=(), format=source.format, path=source.path)
+
+
+def _check_redactions(name: str, before: str, reader: Reader) -> None:
+    """Raise ``VersionConflict`` where something was redacted since."""
+    if reader.value("redactions") != before:
+        raise _RedactedMeanwhile(name)
 
 
 def _add_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported:
@@ -224,7 +246,7 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How, given: I
         if number and is_new and (changed := _incomplete(store, conversation, source, marks=how.marks)):
             yield DocumentChanges(changed={name: {"value": value} for name, value in changed.items()})
 
-    added, version = store.ingest(conversation, how.watch(events()))
+    added, version = store.ingest(conversation, how.watch(events()), check=how.check)
     others = not added and number < version  # either later ones of the source, or of another hand
     stored = (each for each in store.events(conversation) if each.origin is not None) if others else ()
     return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))

@@ -54,11 +54,7 @@ class KeptBeside:
         Cost: the conversations from the first of these ids to the last; of a few, which may be anywhere, a statement
         for each.
         """
-        ids = sorted((row.id for row in rows), key=_in_order)
-        spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
-        records: dict[str, tuple[int, Record | None]] = {}
-        for first, last in spans:
-            records |= kept_records(self._store, self._projection, first, last)
+        records = self._records([row.id for row in rows])
         there = {
             row.id: value_of(record.body, kind)
             for row in rows
@@ -73,6 +69,14 @@ class KeptBeside:
             if (then.generation, then.redactions) == (row.generation, row.redactions)
             and (of_any_version or then.version == row.version)
         }
+
+    def _records(self, conversations: Sequence[str]) -> dict[str, tuple[int, Record | None]]:
+        ids = sorted(conversations, key=_in_order)
+        spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
+        records: dict[str, tuple[int, Record | None]] = {}
+        for first, last in spans:
+            records |= kept_records(self._store, self._projection, first, last)
+        return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
         """Yield the ids that begin with ``start``, in any order, without those of erased conversations, each with the

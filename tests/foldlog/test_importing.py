@@ -31,6 +31,7 @@ from foldlog.eventstore import (
     codec,
     open_store,
 )
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
 from tests.foldlog.records import CORPUS, records_of
@@ -714,6 +715,29 @@ def test_an_import_knows_what_is_added_and_redacted_while_it_runs(histories, tmp
     with pytest.raises(WasRedacted):
         histories.import_(tmp_path / "b")
     assert sorted(histories) == ["b/1", "x"]
+
+
+@pytest.mark.parametrize("chunk", [1, 1_000], ids=["staged", "in one transaction"])
+@pytest.mark.parametrize("during", ["other", "y"])
+def test_what_another_process_redacts_for_the_first_time_during_an_import_does_not_come_back(
+    tmp_path, monkeypatch, chunk, during
+):
+    monkeypatch.setattr(importing, "CHUNK", chunk)
+    url = f"sqlite:///{tmp_path}/a.db"
+    for name, first in (("x", "one"), ("other", "another"), ("y", "one")):
+        lines(tmp_path / f"{name}.jsonl", chat(first, "marigold", "three", "four"))
+
+    def while_another_redacts(events):
+        yield from events
+        with open_histories(url) as elsewhere:
+            elsewhere["x"].redact(1, reason="asked to")
+
+    with open_store(url) as store:
+        seen = SeenFiles(store)
+        for name, as_ in (("x", "x"), ("other", "other"), ("y", "x")):
+            (source,) = open_sources([tmp_path / f"{name}.jsonl"])
+            watch = while_another_redacts if name == during else iter
+            assert import_source(store, source, watch=watch, seen=seen).conversation == as_
 
 
 @pytest.mark.parametrize("format", ["codex", "openhands-v0", "openhands-v1"])  # they have records of condensations

@@ -263,6 +263,22 @@ def test_a_file_of_several_histories_is_unchanged_as_a_whole(foldlog, tmp_path: 
     assert opened == ["both.jsonl"]
 
 
+def test_an_import_of_one_file_reads_as_many_rows_whatever_the_store_holds(tmp_path: Path, rows_read: list[int]):
+    counts = []
+    for size in (3, 30):
+        with foldlog.open(tmp_path / f"{size}.db") as histories:
+            for number in range(size):
+                write(tmp_path / str(size), f"{number:02}", "hello", f"number {number}")
+            histories.import_(tmp_path / str(size))
+            histories["00"].redact(1, reason="asked to")
+            for texts in (["one"], ["one"], ["one", "two"]):
+                path = write(tmp_path / "other", "x", *texts)
+                rows_read.clear()
+                histories.import_(path)
+                counts.append(sum(rows_read))
+    assert counts[:3] == counts[3:]
+
+
 def test_histories_of_unchanged_files_are_returned(tmp_path: Path, folder: Path, opened: list[str]):
     with foldlog.open(tmp_path / "history.db") as histories:
         first = [history.id for history in histories.import_(folder)]
