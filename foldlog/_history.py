@@ -641,7 +641,7 @@ class History:
             raise InvalidArgument("there is no event to redact: name one or several")
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         with KeptSums(self._store).put_back():
-            receipt = redacted(self._store, self.id, event_ids, **options, alone=False)
+            receipt = redacted(self._store, self.id, event_ids, **options)
             receipt = receipt._replace(unconfirmed=(*receipt.unconfirmed, *still_in_index(self._store)))
             return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 

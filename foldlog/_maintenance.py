@@ -305,10 +305,9 @@ def redacted(
     reason: str,
     by: str | None,
     with_summaries: bool,
-    alone: bool,
 ) -> RedactionReceipt:
-    """Redact events, with the records that may repeat their content: see ``History.redact``. With ``alone``, the caller
-    redacts what ``with_twins`` returns. The caller removes the content from the search index.
+    """Redact events, with all that may repeat their content: see ``History.redact``. The caller removes the content
+    from the search index.
     """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
     own_ids = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
@@ -321,7 +320,7 @@ def redacted(
     receipt: RedactionReceipt | None = None
     chosen: set[tuple[str, int]] = set()
     while True:  # until others have appended nothing that has to go too
-        named = all_that_goes(store, named, unread, with_summaries=with_summaries, with_copies=not alone)
+        named = all_that_goes(store, named, unread, with_summaries=with_summaries)
         records = records_that_go(store, shown_by(store, named), unread, of_records)
         others = {name: [each.id for each in its] for name, its in named.items()}
         ids = {name: [*others.get(name, ()), *records.get(name, ())] for name in {**others, **records}}
@@ -361,18 +360,12 @@ def cleared(store: Store) -> bool:
 
 
 def all_that_goes(
-    store: Store,
-    named: Mapping[str, Sequence[Event]],
-    unread: list[str],
-    *,
-    with_summaries: bool,
-    with_copies: bool = True,
+    store: Store, named: Mapping[str, Sequence[Event]], unread: list[str], *, with_summaries: bool
 ) -> dict[str, list[Event]]:
     """Return these events of conversations and all events whose content goes with theirs: copies of them
     (``with_twins``), and with summaries the condensations that may quote them, in forks too, and copies of these.
     """
-    goes = {name: [*events] for name, events in named.items()}
-    goes = with_twins(store, goes, unread) if with_copies else goes
+    goes = with_twins(store, named, unread)
     if not with_summaries:
         return goes
     for name, events in shown_by(store, goes).items():
@@ -381,7 +374,7 @@ def all_that_goes(
         own = [each for each in quotes if each.id >= begins and each.id not in known]
         if own:
             goes.setdefault(name, []).extend(own)
-    return with_twins(store, goes, unread) if with_copies else goes
+    return with_twins(store, goes, unread)
 
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:

@@ -62,7 +62,7 @@ def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
 
 
 def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
-    given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries, "alone": False}
+    given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
     return maintenance.redacted(store, conversation, [event_id], **given)
 
 

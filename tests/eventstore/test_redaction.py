@@ -147,7 +147,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
         for number, ids in enumerate(([6], [-8]), 7):
             forgets = CondensationAction(forgotten_event_ids=ids, summary="more", summary_offset=1)
             store.append("f", forgets, expected_version=number)
-        receipt = redacted(store, "c", [1], reason="asked to", by="me", with_summaries=True, alone=False)
+        receipt = redacted(store, "c", [1], reason="asked to", by="me", with_summaries=True)
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 

@@ -105,7 +105,7 @@ def test_redactions_leave_the_revisions_that_the_log_makes(
         before = stored(store) if events else []
         for event_id in {each % len(events) for each in gone} if events else ():
             with suppress(CannotRedact):
-                redacted(store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries, alone=False)
+                redacted(store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries)
             now = list(store.events("c"))
             assert stored(store) == before
             assert audit(store, "c").findings == ()

@@ -187,7 +187,7 @@ def run(
             ids = {name: [event.id for event in reversed(each)] for name, each in named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
-            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, alone=searches)
+            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries)
             try:
                 receipts, stay = _redacted(store, stores, ids, redact, shown, text)
             finally:
