@@ -173,6 +173,7 @@ class SeenFiles:
         self._seen[name] = seen
         is_whole = bool(seen) and all(kept.number == len(seen) for kept, _ in seen)
         found: Found | Unchanged | None = None
+        is_whole = is_whole and not any(one.conversation in self._taken for _, one in seen)  # from another file
         if is_whole and all(tuple(kept.state) == state for kept, _ in seen):
             found = Unchanged(path)
             self.unchanged |= {one.conversation: one for _, one in seen}
