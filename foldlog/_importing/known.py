@@ -18,6 +18,7 @@ from foldlog._importing.redacted import (
     has_records,
     is_among,
     made_whole,
+    packed_in,
     redacted_alike,
     texts_of,
 )
@@ -183,8 +184,8 @@ def _is_of(store: Store, conversation: str, source: Source) -> bool:
 
 def _has_redacted(store: Store, conversation: str, source: Source, given: Sequence[Event], *, is_of: bool) -> bool:
     """Return whether a source, which may be edited, has what was redacted of a conversation: an event with its time, or
-    if they have records in common (``is_of``), one that is as a file of it tells, or what stays of it, of its size or
-    where all else is equal. If some of the source cannot be read, these records are enough.
+    if they have records in common (``is_of``), one that is as a file of it tells, or what stays of it, of its size, or
+    where all else is equal, but packed in another way. If some of the source cannot be read, these records are enough.
     """
     with suppress(ConversationErased):  # since it was listed
         if is_of and not source.is_whole:
@@ -193,10 +194,11 @@ def _has_redacted(store: Store, conversation: str, source: Source, given: Sequen
         paths = source_files(store, [store.conversation(conversation)]).get(conversation, ()) if is_of else ()
         files = _compared_with_files(store, conversation, paths, source.format)
         known = {each.id: each for _, compared in files for each in compared.put_back}
-        gone = (known.get(event.id, event) for event in store.events(conversation) if not has_content(event))
+        events = [*store.events(conversation)]
+        gone = (known.get(event.id, event) for event in events if not has_content(event))
         if any(is_among(may_say, each) for each in gone):
             return True
-        if is_of and not known:  # an equal record may be of another size: its keys have another order
+        if is_of and not known and not packed_in(events) <= packed_in(given):  # then an equal record has another size
             compared = compare(store, conversation, source)
             return compared.is_same and bool(compared.put_back)
     return False

@@ -99,6 +99,13 @@ def texts_of(events: Iterable[Event], format: str) -> set[str]:
     return {text_of(record) for record, _ in recorded(format, (event for event in events if event.redacted is None))}
 
 
+def packed_in(events: Iterable[Event]) -> set[str]:
+    """Return the packed records of which nothing was redacted: what their sizes depend on, such as the order of keys
+    and the version of zlib, differs where these differ.
+    """
+    return {repr(each.origin.rest) for each in events if each.origin is not None and each.redacted is None}
+
+
 def has_records(stored: Set[Any], given: Set[Any], least: int = 1) -> bool:
     """Return whether three of the stored records, or all, at ``least`` this number, are among the given ones."""
     return least <= min(SHARED_MIN, len(stored)) <= len(stored & given)

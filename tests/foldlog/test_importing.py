@@ -643,8 +643,31 @@ def test_what_is_redacted_does_not_come_back_from_records_whose_keys_have_anothe
     lines(tmp_path / "y.jsonl", [dict(reversed(each.items())) for each in records])
     with pytest.raises(WasRedacted):
         histories.import_(tmp_path / "y.jsonl")
-    lines(tmp_path / "y.jsonl", chat("one", "another", "three", "two"))
+    lines(tmp_path / "y.jsonl", chat("one", "another", "three", "four"))
     assert len(histories.import_(tmp_path / "y.jsonl")) == 1, "another history"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        chat("begun otherwise", "the marigold", "three", "four"),
+        chat("one more before", "one", "the marigold", "three", "four"),
+        [
+            {"role": "user", "content": [{"type": "text", "text": "one"}]},
+            *chat("one", "the marigold", "three", "four")[1:],
+        ],
+    ],
+    ids=["two records in common", "other roles", "another form"],
+)
+def test_a_text_in_the_records_of_another_history_is_found_by_a_search_for_it(foldlog, tmp_path, records):
+    lines(tmp_path / "x.jsonl", chat("one", "the marigold", "three", "four"))
+    lines(tmp_path / "y.jsonl", records)
+    redact = ("redact", "--matching", "marigold", "--reason", "asked to", "--yes", "--json")
+    for file, found in (("x.jsonl", 1), ("y.jsonl", 1)):
+        assert foldlog("import", file).status == 0
+        (tmp_path / file).unlink()
+        ran = foldlog(*redact)
+        assert (ran.status, sum(len(each["event_ids"]) for each in ran.document["receipts"])) == (0, found)
 
 
 def test_another_history_of_the_same_name_is_not_taken_for_a_redacted_one_nor_for_a_fork_of_it(foldlog, tmp_path):
