@@ -296,13 +296,13 @@ def not_erased(conversation: Conversation | None, now: Conversation | None = Non
 
 def begun(conversation: Conversation | None) -> Conversation | None:
     """Return the conversation if it was found. Raises ``ConversationErased``. A conversation begins with its first
-    event. So one without events has lost them all, and this raises ``CorruptEvent``: unreadable must not look like
-    empty.
+    event, a fork with those it shares. So one without a last event has lost it, and this raises ``CorruptEvent``:
+    unreadable must not look like empty.
     """
-    if conversation is None or (conversation.version and conversation.erasure is None):
+    if conversation is None or (conversation.head and conversation.erasure is None):
         return conversation
     not_erased(conversation)
-    raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
+    raise CorruptEvent(conversation.id, max(conversation.begins, 1) - 1, "it is missing, and all events after it")
 
 
 @lru_cache(64)  # the events of one batch have one time

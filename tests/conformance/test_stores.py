@@ -495,14 +495,18 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
             [said(str(n)) for n in range(1_501)] if lost == 1_500 else [said(str(n)) for n in range(11)],
             expected_version=0,
         )
+        store.fork("c1", lost + 1, "fork")
         store.append("c1", said("end"), expected_version=ANY_VERSION)
     with sqlite3.connect(tmp_path / "s.db") as db:
-        assert db.execute("DELETE FROM events WHERE id = ?", (lost,)).rowcount == 1
+        assert db.execute("DELETE FROM events WHERE id = ? AND conversation > 0", (lost,)).rowcount == 1
     db.close()
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         for read in (store.events, store.log):
-            with pytest.raises(CorruptEvent, match=f"conversation 'c1', event {lost}: it is missing"):
-                list(read("c1"))  # type: ignore[operator]
+            for name in ("c1", "fork"):
+                with pytest.raises(CorruptEvent, match=f"conversation '{name}', event {lost}: it is missing"):
+                    list(read(name))  # type: ignore[operator]
+        with pytest.raises(CorruptEvent, match=f"conversation 'fork', event {lost}: it is missing"):
+            store.append("fork", said("behind what is lost"), expected_version=ANY_VERSION)
 
 
 def test_a_clock_that_names_no_zone_is_refused(recorder: Recorder):
