@@ -44,7 +44,6 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import Finished
 from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Row
 
@@ -338,24 +337,10 @@ def discard_staged(recorder: Recorder, conversation: str) -> None:
 
 
 def delete_rows(recorder: Recorder, key: int) -> None:
-    """Delete a staged conversation, or the rows of an erased one. Cost: the rows, in small transactions."""
+    """Delete a staged conversation, the rows of an erased one, or what a detachment that is not complete has copied to
+    a fork. Cost: the rows, in small transactions.
+    """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
-        time.sleep(REST_S)
-
-
-def discard_copies(recorder: Recorder, key: int) -> None:
-    """Discard what a detachment that is not complete has copied to a fork. Cost: the copied rows."""
-
-    def some(transaction: Transaction) -> bool:
-        transaction.conversation(key)  # on a server, other writers wait from here on
-        if all(each.operation != DETACH for each in transaction.unfinished(key)):
-            return True
-        is_done = transaction.delete(key, CHUNK)
-        if is_done:
-            transaction.change(key, Finished())
-        return is_done
-
-    while not recorder.transact(some):
         time.sleep(REST_S)
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.importing import BACKUP, DETACH, REKEY, delete_rows, discard_copies
+from foldlog.eventstore.log.importing import BACKUP, REKEY, delete_rows
 from foldlog.eventstore.maintenance.rekey_steps import reform
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import Finished
@@ -64,8 +64,6 @@ def finish(database: Database, left: Unfinished) -> None:
             reform(database, key)
         except KeyUnavailable as error:
             raise KeyUnavailable(f"a 'foldlog rekey' of conversation {name!r} is not complete: {error}") from error
-    elif operation == DETACH:
-        discard_copies(database.recorder, key)
     elif operation == BACKUP:
         if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
             return  # it still runs

@@ -354,9 +354,9 @@ class Transaction(Reader):
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
-        (``PastRows``). Return whether all are gone, with the data kept beside them; then nothing is unfinished on a
-        staged or an erased conversation, and a staged one itself is deleted too. Any other is left as it is.
+        """Delete at most ``limit`` rows of a staged or an erased conversation, or of what a detachment that is not
+        complete has copied to a fork (``PastRows``). Return whether all are gone, with the data kept beside them; then
+        nothing is unfinished, and a staged one itself is deleted too. Any other conversation is left as it is.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -446,12 +446,14 @@ class Transaction(Reader):
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """Delete the rows of its parent that a fork has under its own key."""
+        """Delete the rows of its parent that a fork has under its own key, unless it has left its parent."""
+        if all(each.operation != "detach" for each in self.unfinished(key)):
+            return True
         self._write("leave_bytes", key)
         if not self._delete("delete_copies", key, limit):
             return False
-        self._write("detach_copies", key)
-        self._write("delete_unattached", key)
+        for statement in ("detach_copies", "delete_unattached", "finish"):
+            self._write(statement, key)
         return True
 
 

@@ -20,7 +20,7 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.log.importing import DETACH, REKEY, discard_copies
+from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -201,7 +201,7 @@ def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Serve
 
     def begin(transaction: Transaction) -> None:
         transaction.conversation(key)
-        end.enter_context(in_thread(lambda: discard_copies(recorder, key)))
+        end.enter_context(in_thread(lambda: delete_rows(recorder, key)))
         until(lambda: waiters(postgres_server))
         transaction.change(key, Left(REKEY))
 

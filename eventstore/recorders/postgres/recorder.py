@@ -50,26 +50,15 @@ most answers.
 """
 
 
-class Patience:
+def pauses(total_s: float) -> Iterator[bool]:
     """Wait for a server that is unreachable: a little longer each time, at random, until ``total_s`` have passed since
-    the first wait.
+    the first wait. Yield True after each wait.
     """
-
-    def __init__(self, total_s: float) -> None:
-        self.total_s = total_s
-        self._ends: float | None = None
-        self._pause_s = _PAUSE_FIRST_S
-
-    def wait(self) -> bool:
-        """Return False at once when the time is over."""
-        now = time.monotonic()
-        if self._ends is None:
-            self._ends = now + self.total_s
-        if now >= self._ends:
-            return False
-        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self._ends - now))
-        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
-        return True
+    ends, pause_s = time.monotonic() + total_s, _PAUSE_FIRST_S
+    while (left_s := ends - time.monotonic()) > 0:
+        time.sleep(min(pause_s * random.uniform(0.5, 1.5), left_s))
+        yield True
+        pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
 
 class PostgresRecorder(Recorder):
@@ -226,12 +215,12 @@ class PostgresRecorder(Recorder):
         return self._retried(attempt)
 
     def _retried(self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
-        patience = Patience(self._patience_s)
+        waiting = pauses(self._patience_s)
         while True:
             try:
                 return attempt()
             except (ConnectionLost, TryAgain) as error:
-                self._recover(error, patience, outcome())
+                self._recover(error, waiting, outcome())
 
     def _connect(self) -> Wire:
         connection = self._new_connection()
@@ -251,7 +240,7 @@ class PostgresRecorder(Recorder):
                 raise
 
     def _prepare(self, create: bool, partitions: str | None) -> None:
-        patience, told = Patience(self._patience_s), False
+        waiting, told = pauses(self._patience_s), False
         while True:
             try:
                 with self._plain_connection() as connection:
@@ -262,7 +251,7 @@ class PostgresRecorder(Recorder):
                 if not told:  # who mistyped the address should not think for a minute that all is well
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     told = True
-                self._recover(error, patience, "the store was not opened; to wait less, set patience_s in the URL")
+                self._recover(error, waiting, "the store was not opened; to wait less, set patience_s in the URL")
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
         wire.abandon()
@@ -277,13 +266,13 @@ class PostgresRecorder(Recorder):
             [(number,)] = wire.rows(wire.ask()[0])
             return int(number)
 
-    def _recover(self, error: RecorderError, patience: Patience, outcome: str) -> None:
+    def _recover(self, error: RecorderError, waiting: Iterator[bool], outcome: str) -> None:
         """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
-        if not patience.wait():
+        if not next(waiting, False):
             holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
-            raise OperationalError(f"{error}; tried for {patience.total_s:g} s, {outcome}{holder}") from error
+            raise OperationalError(f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}") from error
 
     def _holder(self, locks: Sequence[int]) -> str:
         """Name the session that holds one of these locks, if the server tells."""
