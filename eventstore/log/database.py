@@ -196,13 +196,6 @@ class Database:
                 ) from error
         return RowCodec(found.id, data_key, mark)
 
-    def codec_of_damaged(self, found: Conversation) -> RowCodec:
-        """Return the same, and where the mark is of another state, a codec that reads only encrypted rows."""
-        try:
-            return self.codec_of(found)
-        except CorruptEvent:
-            return RowCodec(found.id, self.data_key(found))
-
     def data_key(self, found: Conversation) -> DataKey | None:
         """Return the key of a conversation; None where it is not encrypted. Raises ``KeyUnavailable``."""
         if found.sealed_key is None:

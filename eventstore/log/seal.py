@@ -418,15 +418,11 @@ class _Contexts(threading.local):
 
     @cached_property
     def compressor(self) -> zstandard.ZstdCompressor:
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+        return _zstandard().ZstdCompressor(level=_ZSTD_LEVEL)  # type: ignore[no-any-return]
 
     @cached_property
     def decompressor(self) -> zstandard.ZstdDecompressor:
-        import zstandard
-
-        return zstandard.ZstdDecompressor()
+        return _zstandard().ZstdDecompressor()  # type: ignore[no-any-return]
 
 
 _contexts = _Contexts()

@@ -264,7 +264,11 @@ class Check:
         self.findings: list[VerifyFinding] = []
         self.published = {version: head for version, head in published.items() if found.begins < version <= stop}
         self.lost_structural: set[int] = set()
-        self.codec = codec = database.codec_of_damaged(found)
+        try:
+            codec = database.codec_of(found)
+        except CorruptEvent:  # its mark is of another state: then only encrypted rows are read
+            codec = RowCodec(found.id, database.data_key(found))
+        self.codec = codec
         self.salt = found.salt if codec.data_key is None else codec.data_key.salt
         """The salt of the conversation; empty where it is lost, so that nothing proves its heads."""
         if not self.salt:
