@@ -263,6 +263,15 @@ def test_a_file_of_several_histories_is_unchanged_as_a_whole(foldlog, tmp_path: 
     assert opened == ["both.jsonl"]
 
 
+def test_a_file_is_read_whose_conversation_another_file_of_the_import_changed(foldlog, folder: Path, opened: list[str]):
+    (folder / "b.jsonl").write_text((folder / "a.jsonl").read_text())
+    assert foldlog("import", folder).status == 0
+    write(folder, "a", "hello", "the words of a", "more")
+    opened.clear()
+    assert foldlog("import", folder).status == 0
+    assert opened == ["a.jsonl", "b.jsonl"]
+
+
 def test_an_import_of_one_file_reads_as_many_rows_whatever_the_store_holds(tmp_path: Path, rows_read: list[int]):
     counts = []
     for size in (3, 30):
