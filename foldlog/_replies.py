@@ -50,9 +50,9 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     message, its items, blocks or calls that no event has are in ``meta`` too, under ``message``, ``items``, ``item``,
     ``blocks``, ``block`` or ``call``; ``History.export`` writes those of chat messages back.
 
-    Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
-    its chunks first, and for content, parts and calls of another form; and ``InvalidEvent`` for what is nested too deep
-    to be stored.
+    A reply without text and calls is an annotation, with its model and usage if it tells them. Raises
+    ``InvalidArgument`` for other objects, such as a stream: collect its chunks first, and for content, parts and calls
+    of another form; and ``InvalidEvent`` for what is nested too deep to be stored.
     """
     try:
         reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
@@ -122,7 +122,7 @@ def events_of_reply(
         raise InvalidEvent(
             f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; it "
             f"has {', '.join(event.name for event in events if isinstance(event, Annotation)) or 'nothing'}; look at "
-            f"its finish reason, and ask the model again"
+            f"its finish reason, and ask the model again; history.append(foldlog.from_openai(reply)) keeps its usage"
         )
     told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
     return tuple(
@@ -225,8 +225,8 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
     told = next((event for event in events if not isinstance(event, Annotation)), events[0] if events else None)
     rest = {} if is_message_of_anthropic(message) else _unlike(message, told)
     yield from (replace(event, meta=event.meta | rest) if event is told else event for event in events)
-    if told is None and rest:
-        yield Annotation(name="reply", data=rest["message"])
+    if told is None and (rest or meta):
+        yield Annotation(name="reply", data=rest.get("message"), meta=meta)
 
 
 def _unlike(message: Part, event: Event | None) -> dict[str, Any]:
@@ -270,6 +270,8 @@ def _response(
             yield Annotation(name=text_or_none(item.get("type")) or "reply", data=item)
     if not (called or any(said)):
         yield from (Annotation(name="reasoning", data=item) for item in reasoning)
+        if meta:
+            yield Annotation(name="reply", meta=meta)
         reasoning = []
     meta = meta | ({"items": rest} if rest else {})
     yield from _reader.said(_joined_contents(said), called, reasoning, response_id, meta)

@@ -111,9 +111,8 @@ class CopilotDecoder(FollowingDecoder):
                 self._begun = {*self._records()}
             case "session.compaction_complete" | "session.truncation" | "session.context_cleared" if read.shown:
                 self._condense(read, kind, data)
-        name = data.get("title") if kind == "session.title_changed" else None
-        if not read.events:
-            read.meta = {"title": name} if type(name) is str and name else {}
+        if kind == "session.title_changed" and (name := text_or_empty(data.get("title"))):
+            read.meta = {"title": name}
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
@@ -170,8 +169,7 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     read.parts = [{"type": "text", "text": content}] if content else []
     if text := text_or_empty(data.get("reasoningText")):
         read.thinking = [thinking_of(text)]
-    if calls or content:
-        read.meta = usage_told({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
+    read.meta = usage_told({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
     for call in calls:
         read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
     read.say("agent", as_text=True)

@@ -182,7 +182,7 @@ class MessageReader:
         elif content:
             events.append(Message(source="agent", content=content, thinking=tuple(thinking), meta=meta))
         elif thinking and not called:
-            events.append(Annotation(name="reasoning", data=list(thinking)))
+            events.append(Annotation(name="reasoning", data=list(thinking), meta=meta))
         if len(actions) < len(called):
             events.append(CondensationRequest(reason="the model asked for it", meta={} if events else meta))
         return events

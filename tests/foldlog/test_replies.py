@@ -294,8 +294,8 @@ def test_a_bare_message_tells_time_model_usage_and_cost(history, told):
     assert list(history.export("openai-chat")) == [message]
 
 
-def test_what_is_no_reply_of_a_model_is_refused(history):
-    for message, has in (({}, "nothing"), ({"content": ""}, "nothing"), ({"reasoning_content": "hm"}, "reasoning")):
+def test_what_is_no_reply_of_a_model_is_refused_and_its_usage_can_be_kept(history):
+    for message, has in (({}, "reply"), ({"content": ""}, "reply"), ({"reasoning_content": "hm"}, "reasoning")):
         with pytest.raises(InvalidEvent, match=f"neither a text nor a tool call; nothing was appended; it has {has};"):
             history.append_reply(completion(message, "content_filter"))
     for named in ("web_search_call", "ai"):
@@ -309,6 +309,15 @@ def test_what_is_no_reply_of_a_model_is_refused(history):
     with pytest.raises(InvalidArgument, match="an object with output is not the reply of a model"):
         history.append_reply({"output": ["hi"]})
     assert len(history) == 0
+    usage = {"id": "r", "model": "gpt-4o", "usage": USAGE}
+    for reply in (
+        *(completion(message) for message in ({}, {"content": ""}, {"reasoning_content": "hm"})),
+        {"output": [{"type": "reasoning", "id": "r"}], **usage},
+        {"role": "assistant", "type": "message", "content": [], **usage},
+    ):
+        history.append(from_openai(reply))  # as the error says
+    (spent,) = history.stats().models.values()
+    assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (5, 5 * 7, 5 * 3)
 
 
 def test_a_result_names_its_call_by_the_action_too(history):
