@@ -327,13 +327,9 @@ class Working:
         seen, at = self._seen
         return None if seen == found[0] and time.monotonic() - at > seen.ttl / 1e6 else found[0]
 
-    def _again(self, transaction: Transaction) -> bool:
-        transaction.conversation(self._id)  # it locks the id
-        row = _standing(transaction, self._name)
-        if row is None or row.token != self._token:
-            return False
+    def _again(self, transaction: Transaction) -> None:
+        find_meant(self._database, transaction, self._id, self._history._generation)  # it locks the id, and asks _fence
         self._keep(transaction)
-        return True
 
     def _keep(self, transaction: Transaction) -> None:
         ttl = int(self._ttl_s * 1e6)
@@ -368,15 +364,20 @@ class Working:
             pass
 
     def renew(self) -> bool:
-        """Renew the lease. Return False where it was taken over, or where the store is closed."""
+        """Renew the lease. Return False where it was taken over, where the conversation was erased, or where the store
+        is closed.
+        """
         started = time.monotonic()
         try:
-            renewed = self._transact(self._again)
+            self._transact(self._again)
+        except (LeaseTaken, ConversationErased, ConversationNotFound):
+            self.lease._ends = 0.0
+            return False
         except EventStoreError as error:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
             return not isinstance(error, StoreUnusable)
-        self.lease._ends = started + self._ttl_s if renewed else 0.0
-        return renewed
+        self.lease._ends = started + self._ttl_s
+        return True
 
 
 def _seconds(name: str, value: object, least: float) -> float:

@@ -39,7 +39,7 @@ _OPTIONS = {
     "copy": {"--db": "give the stores as two arguments, FROM and TO"},
     "export": {"--to": "--output FILE", "--out": "--output FILE"},
     "import": {"--id": "--conversation ID", "--name": "--conversation ID"},
-    "log": {"--limit": "--tail N", "--at": "--stop V", "--last": "--tail N"},
+    "log": {"--limit": "--tail N", "--at": "--stop V", "--last": "--tail N", "--from": "--start V", "--to": "--stop V"},
     "report": {"--to": "--output FILE", "--html": "--output FILE"},
     "salvage": {"--db": "give the stores as two arguments, FROM and TO"},
     "search": {"--conversation": "--in ID", "--id": "--in ID"},

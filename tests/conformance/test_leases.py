@@ -240,9 +240,10 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recor
 def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(workers, met):
     one, other = workers(), workers()
     other.append(said("hi")) if met else None
-    with one.working(worker="one"):
+    with one.working(worker="one") as lease:
         other.append(said("and then"))
         other._histories.erase("c", reason="asked to")
+        assert (lease.held, one._working.renew(), lease.held) == (True, False, False)
         if met:
             with pytest.raises(ConversationErased):
                 one.append(said("late"))
@@ -253,7 +254,7 @@ def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(
         version = again.version()
         with again.working(wait_s=0, worker="two"):
             assert list(other._histories.to_resume()) == []
-            assert one._working.renew()
+            assert not one._working.renew()
             assert again.lease().worker == "two"
             with pytest.raises(ConversationErased if met else LeaseTaken):
                 one.append(said("late"))

@@ -33,6 +33,7 @@ MISTAKES = {
     "attributes c user=ann": "an option sets an attribute: --set user=ann",
     "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",
     "search words --conversation c": "did you mean --in ID?",
+    "log c --from 5": "did you mean --start V?",
     "log c --limit 5": "did you mean --tail N?",
     "view c --last 5": "did you mean --tail N?",
     "view c --version 5": "did you mean --at V?",

@@ -87,7 +87,7 @@ class _World:
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
         self.log: list[str] = []
         self.erased = set[_lease.Working | None]()
-        """The leases of erased conversations: they stand until their workers leave, and keep nobody."""
+        """The leases of erased conversations: their workers are refused, and they keep nobody."""
 
     def between(self) -> None:
         """Before a transaction of one worker let another one take a step."""
@@ -167,7 +167,7 @@ class _World:
         if worker.block is None or worker.history._generation.fence is None:
             return
         renewed = worker.block.renew()
-        if renewed is not (worker.block in {self.valid, *self.erased}):
+        if renewed is not (worker.block is self.valid):
             raise Found(f"the lease of {worker.name} was {'' if renewed else 'not '}renewed")
         if worker.block is self.valid:
             self._renewed(worker)
