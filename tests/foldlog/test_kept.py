@@ -43,6 +43,8 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
+from foldlog.eventstore.documents import listing
+from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.changes import OF_ALL
@@ -214,6 +216,21 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url:
         monkeypatch.setattr(recorder, "offer", offered)
         beside.flush()
     assert sorted(map(len, written)) == [1, 2]
+
+
+def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_show(histories, monkeypatch):
+    for number in range(30):
+        histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
+    read, really = [], listing._attributes
+    monkeypatch.setattr(listing, "_attributes", lambda *asked: (read.append(1), really(*asked))[1])
+    database, names, after = histories.store.database, list[str](), None
+    monkeypatch.setattr(database.recorder, "offer", lambda *_, **__: False)
+    while after or not names:
+        page = recent_conversations(database, {"user": "ann"}, limit=4, after=after, age_max_s=0)
+        names += [each.id for each in page.conversations]
+        after = page.after
+    assert names == [f"c{number:02}" for number in reversed(range(30))]
+    assert len(read) <= 2 * 30
 
 
 def test_blocks_that_another_writer_kept_from_being_written_are_written_later(url: str):
