@@ -94,6 +94,8 @@ class _ShellOutput(msgspec.Struct):
 _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
+FAILED = "Exit code: 1\nOutput:\n"
+"""The words before a failed result that foldlog wrote. Codex writes more between the two lines."""
 _ABORTED = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 _REFUSED = re.compile(rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL)
 
@@ -109,7 +111,16 @@ def has_failed(output: Any) -> bool:
     return _says_failed(output)
 
 
+def unmarked(output: Any) -> Any:
+    """Return an output without the words for a failure that foldlog wrote."""
+    if type(output) is list and texts_in(output[:1]) == [FAILED]:
+        return output[1:]
+    return output.removeprefix(FAILED) if type(output) is str else output
+
+
 def _says_failed(output: Any) -> bool:
+    if type(output) is list:
+        return texts_in(output[:1]) == [FAILED]
     if type(output) is not str:
         return False
     if output.startswith("{"):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in
+from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in, unmarked
 from foldlog._formats.messages import READER
 from foldlog._formats.record import NotAnEvent, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -158,7 +158,7 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     if type(output) is dict and type(output.get("content")) is str:
         extras = {key: value for key, value in output.items() if key != "content"}
         payload = {**payload, "output": output["content"]}
-    event = READER.item(payload)
+    event = READER.item({**payload, "output": unmarked(payload["output"])} if "output" in payload else payload)
     if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
         event = replace(event, source=event.source if event.source == "agent" else "environment")
     if isinstance(event, Observation):

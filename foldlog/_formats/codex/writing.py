@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.codex.lines import line_of, parts_of, place_of_summary
+from foldlog._formats.codex.lines import FAILED, has_failed, line_of, parts_of, place_of_summary
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.packing import is_declined
 from foldlog._formats.pairs import CallItems
 from foldlog._formats.record_events import COMMENTARY
-from foldlog._formats.told import role_of, session_of, stamp_of, time_of
+from foldlog._formats.told import parts_in, role_of, session_of, stamp_of, time_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -103,8 +103,10 @@ class CodexEncoder(RecordEncoder):
                 said = [{**_message("assistant", event.thought), "phase": COMMENTARY}] if event.thought else []
                 return [*said, self._calls.call(event)]
             case Observation():
-                whole = event.content if isinstance(event.content, str) else parts_of(event.content, "input_text")
-                return [self._calls.result(event, whole)]
+                mark = FAILED if event.is_error and not has_failed(event.content) else ""
+                if isinstance(event.content, str):
+                    return [self._calls.result(event, mark + event.content)]
+                return [self._calls.result(event, parts_of((*parts_in(mark), *event.content), "input_text"))]
             case CondensationAction() if event.summary is not None:
                 return [_message("user", event.summary)]
         return []

@@ -76,7 +76,6 @@ _WITHOUT_ERRORS = (
     "openhands-v0",
     "openai-chat",
     "openai-responses",
-    "codex",
     "swe-agent",
     "atif",
     "inspect-eval",
