@@ -77,12 +77,12 @@ class ClaudeCodeEncoder(RecordEncoder):
             return None
         boundary, summary = _line_id(event.id, 1), line["uuid"]
         shown = [each for _, each in self._shown.all()]
-        kept = list(dict.fromkeys(uuid for uuid, _ in shown if uuid not in (None, summary)))
+        kept = {uuid: is_prompt for uuid, is_prompt in shown if uuid not in (None, summary)}
         metadata: dict[str, Any] = {"trigger": "manual" if event.metadata.get("reason") == "request" else "auto"}
         if kept:
             is_last, place = shown[-1][0] == summary, max(event.summary_offset or 0, 0)
-            self.misplaced += not (is_last or all(is_prompt for _, is_prompt in shown[:place]))
-            metadata["preservedMessages"] = {"anchorUuid": boundary if is_last else summary, "uuids": kept}
+            self.misplaced += not (is_last or place == [*kept.values(), False].index(False))  # prompts come first
+            metadata["preservedMessages"] = {"anchorUuid": boundary if is_last else summary, "uuids": list(kept)}
         before = {**self._envelope, "type": "system", "subtype": "compact_boundary", "uuid": boundary}
         before |= {"parentUuid": None, "logicalParentUuid": self._last_line, "compactMetadata": metadata}
         after = {**line, "parentUuid": boundary, "type": "user", "message": {"role": "user", "content": event.summary}}
