@@ -16,7 +16,7 @@ from foldlog._formats.blocks import thought_in
 from foldlog._formats.format import Format, Options, RecordEncoder
 from foldlog._formats.packing import bytes_of, is_declined, value_of
 from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
-from foldlog._formats.told import call_id_of, data_in
+from foldlog._formats.told import call_id_of, data_in, parts_in
 from foldlog._kinds import label
 from foldlog._usage import IMPORTED
 from foldlog._values import texts_in
@@ -34,6 +34,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import View, arguments_of
 from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import words_of
 
 _HELD_MAX = 100
 """A writer that writes something has held back at most this many events."""
@@ -42,12 +43,11 @@ _LONG = 16
 _MAIN = ""
 """The key of the field for which a part is there. If that is lost, its other fields are not counted."""
 _GIVEN, _THINKING = "argument", "thinking block"
-_NOUNS = {"image_url": "image", "file": "file"}
+_NOUNS = {"image_url": "image", "file": "file", "server_tool": "call of a server's tool"}
 _NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
 _OF_CHAT = ("message", "call", "blocks")
 """Keys of ``meta`` for the fields of a chat message that events lack."""
-_COUNTS = frozenset(("usage", "cost"))
-"""Keys of ``meta`` that no format writes for an event that was not imported."""
+_SPENT = "count of tokens and cost"
 
 
 class _Told(NamedTuple):
@@ -83,7 +83,6 @@ class Losses:
 
     def seek(self, event: Event, writer: RecordEncoder) -> None:
         """Look for what an event tells in the records that ``writer`` makes from now on."""
-        self._counts["count of tokens and cost"] += not _COUNTS.isdisjoint(event.meta)
         self._counts["place of a summary among what is kept"] = writer.misplaced
         for noun, example in _examples(event, self._before):
             self._counts[noun] += self._tells_otherwise(noun, example)
@@ -178,6 +177,9 @@ _CUSTOM = replace(_CALL, arguments={"input": "raw"}, meta={"custom_tool": True})
 _THOUGHT = ({"type": "thinking", "thinking": "consider", "signature": "signed"},)
 _IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 _TEXT, _PLACE = {"type": "text", "text": "so"}, "place of an image"
+_SEARCH = {"type": "server_tool_use", "id": "s", "name": "web", "input": {"query": "seek"}}
+_FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": "found"}
+_SERVED = (_SAID, replace(_SAID, source="agent", content=({"type": "server_tool", "blocks": [_SEARCH, _FOUND]},)))
 _CALLS, _LACK = "form of a call", "lack of a result"
 _ANSWERED, _UNANSWERED = (_SAID, _CALL, _NEXT, *_RESULTS), (_SAID, _CALL)
 
@@ -206,6 +208,8 @@ def _examples(event: Event, before: Event | None) -> Iterator[tuple[str, tuple[E
                 yield "place of words among calls", (_SAID, _CALL, replace(_NEXT, thought="look"), *_RESULTS)
             if isinstance(before, Action) and not goes_on:
                 yield "end of a reply", (_SAID, _CALL, replace(_NEXT, response_id="other"), *_RESULTS)
+    if any(part.get("type") == "server_tool" for part in parts_in(words_of(event))):
+        yield "form of a call of a server's tool", _SERVED
     if isinstance(event, Action | Message) and any("signature" in block for block in event.thinking):
         yield "signature of thinking", (_SAID, replace(_CALL, thinking=_THOUGHT), _RESULT)
 
@@ -231,6 +235,8 @@ def _values_of(event: Event) -> list[tuple[str, Any]]:
             values = [("summary", event.summary)]
     if isinstance(event, Action | Message):
         values.append((_THINKING, event.thinking))
+    if spent := {key: event.meta[key] for key in ("usage", "cost") if key in event.meta}:
+        values.append((_SPENT, dict_or_empty(event.meta.get("message")).get("usage") or spent))
     for name in _OF_CHAT if event.meta else ():
         values += ((f"value of {key}", value) for key, value in dict_or_empty(event.meta.get(name)).items())
     return [each for each in values if each[1]]
@@ -245,6 +251,8 @@ def _told_in(noun: str, value: Any) -> list[_Told]:
     if type(value) is tuple:
         whole = joined_text(value)
         return [_told_by_part(noun, part, whole) for part in value]
+    if noun == _SPENT:
+        return [_Told(noun, {_MAIN: [bytes_of(value).decode()]})]
     given = value_of(value) if noun == _GIVEN and isinstance(value, str) else value
     return [_Told(noun, _texts_by_key({_MAIN: given}), value if given is not value else "")]
 
@@ -304,6 +312,8 @@ class _Written:
 
     def __contains__(self, text: str) -> bool:
         if text in self._texts or urlsafe_b64encode(text.encode("utf-8", "replace")).decode() in self._texts:
+            return True
+        if text.startswith("{") and self._json.find(text.encode("utf-8", "replace")) >= 0:
             return True
         return self._has(json.dumps(text, ensure_ascii=False)[1:-1]) or self._has(*text.split("\n"))
 
