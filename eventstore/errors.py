@@ -170,9 +170,6 @@ class StoreUnusable(EventStoreError):
     remedy.
     """
 
-    is_damage = False
-    """Whether stored bytes cannot be read. What lies elsewhere in the store can."""
-
 
 class KeyUnavailable(StoreUnusable):
     """A key is missing or malformed. Nothing was read or written; give the key that the message names."""

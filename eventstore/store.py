@@ -17,7 +17,7 @@ from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, Inv
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
-from foldlog.eventstore.log.database import Database, behind, paged
+from foldlog.eventstore.log.database import Database, behind, paged, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
     Generation,
@@ -186,7 +186,7 @@ class Store:
         Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
         least = max(check_whole("limit", limit), 0)
-        page = self.database.recorder.query(lambda reader: self.database.listed(reader, after, least))
+        page = self.database.recorder.query(lambda reader: reader.conversations(start_after(after), least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:

@@ -168,10 +168,6 @@ class Database:
         """Return the conversation with this key, staged or visible, or with this id, as ``find`` does."""
         return self._opened(reader.conversation(key), reader.era(self.known))
 
-    def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
-        """Return a page of conversations, as their rows say: nothing is checked before one is read."""
-        return reader.conversations(start_after(after), limit)
-
     # -- codecs -------------------------------------------------------------------------------------------------------
 
     def codec_of(self, found: Conversation) -> RowCodec:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
@@ -121,15 +121,15 @@ class Moment:
         """
         found = self._open.get(conversation)
         if found is None:
-            existing = find_existing(self._database, self._reader, conversation)
-            found = self._open[conversation] = ReadTransaction(self._reader, existing, self._database)
+            found = read_existing(self._database, conversation, lambda reading: reading, self._reader)
+            self._open[conversation] = found
         return found
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
         """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
         of their UTF-8 bytes. Cost: these.
         """
-        return beginning_with(start, partial(self._database.listed, self._reader))
+        return beginning_with(start, lambda after, limit: self._reader.conversations(start_after(after), limit))
 
 
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
@@ -197,23 +197,46 @@ def pages(
     """
 
     def opening(reading: ReadTransaction) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
-        ranges = _ranges(start, min(stop, reading.version), reverse=reverse)
+        ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
         first = next(ranges, None)
         return reading.found, ranges, () if first is None else read(reading, *first)
+
+    try:
+        found, ranges, opened = database.recorder.query(partial(read_existing, database, name, opening))
+    except DatabaseError:
+        try:
+            found = database.recorder.query(partial(read_existing, database, name, attrgetter("found")))
+        except DatabaseError as error:
+            raise _unreadable(name, start, error) from error
+        ranges, opened = page_ranges(start, min(stop, found.version), reverse=reverse), ()
+    return chain([opened], pages_again(database, found, ranges, read, reverse=reverse))
+
+
+def pages_again(
+    database: Database,
+    found: Conversation,
+    ranges: Iterable[tuple[int, int]],
+    read: Callable[[ReadTransaction, int, int], Iterable[T]],
+    *,
+    reverse: bool = False,
+) -> Iterator[Iterable[T]]:
+    """Yield the results of ``read`` for each page of a conversation that was found; where the database cannot read one,
+    for shorter ones. Raises ``CorruptEvent`` at the event that it cannot read, and what ``find_again`` raises.
+    """
 
     def following(reader: Reader, first: int, end: int) -> Iterable[T]:
         return read(find_again(database, reader, found), first, end)
 
-    def all_pages() -> Iterator[Iterable[T]]:
-        yield opened
-        for first, end in ranges:
-            with damage_named(name, first):
-                page = database.recorder.query(partial(following, first=first, end=end))
+    for first, end in ranges:
+        try:
+            page = database.recorder.query(partial(following, first=first, end=end))
+        except DatabaseError as error:
+            if end - first == 1:
+                raise _unreadable(found.id, first, error) from error
+            halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
+            yield from pages_again(database, found, halves[::-1] if reverse else halves, read, reverse=reverse)
+        else:
             yield page
-
-    with damage_named(name, start):
-        found, ranges, opened = database.recorder.query(partial(read_existing, database, name, opening))
-    return all_pages()
 
 
 def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
@@ -221,22 +244,15 @@ def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
     return list(reading.page(start, stop))[::-1]
 
 
-def _ranges(start: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, int]]:
+def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
     """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only the newest events."""
-    size = _SHORT_PAGE if reverse else PAGE
-    while start < stop:
-        if reverse:
-            yield max(start, stop - size), stop
-            stop, size = stop - size, min(4 * size, PAGE)
-        else:
-            yield start, min(start + size, stop)
-            start += size
+    if not reverse:
+        yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))
+    size = _SHORT_PAGE
+    while reverse and start < stop:
+        yield max(start, stop - size), stop
+        stop, size = stop - size, min(4 * size, PAGE)
 
 
-@contextmanager
-def damage_named(conversation: str, first: int) -> Iterator[None]:
-    """Raise ``CorruptEvent`` where the database cannot read a page of the file, so that others can be read on."""
-    try:
-        yield
-    except DatabaseError as error:
-        raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error
+def _unreadable(conversation: str, event_id: int, error: DatabaseError) -> CorruptEvent:
+    return CorruptEvent(conversation, event_id, f"it cannot be read: {error.__cause__ or error}")

@@ -29,9 +29,10 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import damage_named, find_again, find_begun
+from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.past import Link
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
     chained,
@@ -212,13 +213,10 @@ def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iter
     or unreadable one, ``ConversationErased`` if it is erased by then.
     """
 
-    def page(reader: Reader, start: int) -> Sequence[Row]:
-        return find_again(database, reader, found).rows(start, found.version, CHUNK)
+    def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
+        return dense_rows(found.id, reading.rows(first, end, end - first), first, end)
 
-    for first in range(start, found.version, CHUNK):
-        with damage_named(found.id, first):
-            rows = database.recorder.query(partial(page, start=first))
-        yield from dense_rows(found.id, rows, first, min(first + CHUNK, found.version))
+    return chain.from_iterable(pages_again(database, found, page_ranges(start, found.version), page))
 
 
 def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -123,13 +123,12 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
         places = [] if key is None else reader.recalled_among(None, [key])
         found = [(database.find_key(reader, each), recalled) for each, _, recalled in places]
-        return tuple(
-            sorted(
-                FoundEvent(conversation.id, recalled.first_id)
-                for conversation, recalled in found
-                if conversation is not None and conversation.visible and conversation.erasure is None
-            )
+        living = (
+            FoundEvent(conversation.id, recalled.first_id)
+            for conversation, recalled in found
+            if conversation is not None and conversation.visible and conversation.erasure is None
         )
+        return tuple(sorted(living))
 
     return database.recorder.query(look)
 

@@ -32,11 +32,7 @@ T = TypeVar("T")
 
 
 class Met(Exception):
-    """A transaction has met an operation that is not complete. No caller of the store gets this error."""
-
-    def __init__(self, unfinished: Unfinished) -> None:
-        super().__init__(unfinished)
-        self.unfinished = unfinished
+    """A transaction has met an ``Unfinished`` operation. No caller of the store gets this error."""
 
 
 def check_finished(transaction: Transaction, key: int) -> None:
@@ -53,7 +49,7 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
         try:
             return database.recorder.transact(work)
         except Met as met:
-            finish(database, met.unfinished)
+            finish(database, *met.args)
 
 
 def finish(database: Database, left: Unfinished) -> None:

@@ -32,9 +32,7 @@ class InterfaceError(RecorderError, StoreUnusable):
 
 
 class DatabaseError(RecorderError, StoreUnusable):
-    """The database is damaged, or is not a store."""
-
-    is_damage = True
+    """The database is damaged, or is not a store. What lies elsewhere in a damaged one can be read."""
 
 
 class IntegrityError(RecorderError, StoreUnavailable):

@@ -22,6 +22,7 @@ class Refused(Exception):
 
 def is_of_damage(error: Exception) -> bool:
     """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
-    from foldlog.eventstore import CorruptEvent, StoreUnusable
+    from foldlog.eventstore import CorruptEvent
+    from foldlog.eventstore.recorders.errors import DatabaseError
 
-    return isinstance(error, CorruptEvent) or (isinstance(error, StoreUnusable) and error.is_damage)
+    return isinstance(error, CorruptEvent | DatabaseError)

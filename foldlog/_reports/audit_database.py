@@ -41,10 +41,10 @@ from foldlog.eventstore import (
     Store,
     StoreRestored,
     StoreUnavailable,
-    StoreUnusable,
     confirm,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
@@ -193,9 +193,7 @@ class AuditTables:
                     continue
                 except CorruptEvent as error:
                     lost = _damaged(error)
-                except StoreUnusable as error:
-                    if not error.is_damage:
-                        raise
+                except DatabaseError as error:
                     lost = DamagedDocument(conversation=name, event=0, problem=str(error))
                 self._to_confirm = True  # what was erased of it may still be here
                 self.touched.add(name)

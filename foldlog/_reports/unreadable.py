@@ -70,9 +70,15 @@ def logged(store: Store, conversation: str, start: int = 0, stop: int | None = N
 
 
 def sound(store: Store, conversation: str, start: int, stop: int, findings: list[str]) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read; the others are ``findings``."""
+    """Yield the events of ``logged`` that can be read; the others are ``findings``, one for a run of one problem."""
+    first, following = 0, (-1, "")
     for one in logged(store, conversation, start, stop):
-        if isinstance(one, CorruptEvent):
-            findings.append(str(one))
-        else:
+        if not isinstance(one, CorruptEvent):
             yield one
+            continue
+        if following == (one.event_id, one.problem):
+            findings[-1:] = [str(one).replace(f"event {one.event_id}: ", f"events {first} to {one.event_id}: ")]
+        else:
+            first = one.event_id
+            findings.append(str(one))
+        following = one.event_id + 1, one.problem

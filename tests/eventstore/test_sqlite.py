@@ -82,8 +82,12 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_salvage(path: str, of
     with open_store(path) as store:
         with pytest.raises(StoreUnusable, match=r"malformed; .* 'foldlog salvage'"):
             list(followed(store, 0))
-        with pytest.raises(CorruptEvent, match=r"event 0: it, or .* cannot be read .*salvage"):
-            list(store.events("first" if of == "live" else "second"))
+        for reverse in (False, True):
+            read = list[Message]()
+            with pytest.raises(CorruptEvent, match=r"it cannot be read: .*salvage") as found:
+                read.extend(store.events("first" if of == "live" else "second", reverse=reverse))  # type: ignore[arg-type]
+            assert abs(found.value.event_id - 50) < 25
+            assert found.value.event_id == read[-1].id + (-1 if reverse else 1)
 
 
 # -- statements -------------------------------------------------------------------------------------------------------

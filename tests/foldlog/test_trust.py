@@ -1,6 +1,7 @@
 """The commands that verify, publish heads, salvage, rekey and erase."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -251,6 +252,11 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     assert [entry["conversation"] for entry in ran.document["conversations"]] == [
         f"c{n:02}" for n in range(12) if n != 4
     ]
+    ran = foldlog("log", "c05")
+    (unread,) = re.findall(
+        r"conversation 'c05', events 0 to (\d+): it cannot be read: .* malformed; run 'foldlog", ran.err
+    )
+    assert (ran.status, len(ran.out.splitlines()), ran.err.count("\n")) == (1, 19 - int(unread), 1)
     ran = foldlog("verify", "--print-heads", "--json")
     assert (ran.status, len(ran.document["heads"])) == (1, 11)
     for command in ("stats", "audit", "bench --rounds 1", "audit --repair"):
