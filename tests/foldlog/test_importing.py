@@ -1123,6 +1123,7 @@ def test_a_log_grows_after_a_declined_condensation_and_in_a_fork_after_a_retract
         ran = foldlog("import", "l.jsonl", "--json")
         (one,) = ran.document["imported"]
         assert (ran.status, one["conversation"], one["added"]) == (0, name, added)
+        assert ("and its conversation went different ways" in (one["note"] or "")) == (name == "l@4")
         assert parsed(foldlog("export", name).out) == chat(*texts[:more])
     assert ids(foldlog) == sorted({"l", name})
 

@@ -45,7 +45,7 @@ from foldlog.projections import Views
 
 _FINDINGS_SHOWN = 20
 _FORKED = (
-    "{} is not what was imported before, which stays as it is; what it is now is in the fork {.conversation!r} of that"
+    "{} and its conversation went different ways: that stays as it is, and the file is in its fork {.conversation!r}"
 )
 _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
