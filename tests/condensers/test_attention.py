@@ -9,21 +9,9 @@ from foldlog._words.reasons import because
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
-from tests.condensers.made import (
-    REQUEST,
-    after,
-    answer,
-    call,
-    condensed,
-    ids,
-    message,
-    messages,
-    pair,
-    plan,
-    shown,
-    viewed,
-)
+from tests.condensers.made import REQUEST, after, answer, call, condensed, message, messages, pair, plan, shown, viewed
 from tests.condensers.scripted import Scripted, failed, said
+from tests.said import ids
 
 
 def attention(reply, **parameters):

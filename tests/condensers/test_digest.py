@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from foldlog.condensers.strategies.digest import _LENGTH_LEAST, Digest, DigestCondenser
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
-from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, parts_with, plan, viewed
+from tests.condensers.made import SYSTEM, after, answer, call, message, messages, pair, parts_with, plan, viewed
 from tests.condensers.scripted import Characters
 from tests.how_many import examples
 from tests.properties.histories import histories
+from tests.said import ids
 
 LENGTH = 6_000
 

@@ -26,8 +26,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
-from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
+from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
+from tests.said import ids
 
 on_disk_too = pytest.mark.parametrize("store", ["memory:", "sqlite"], indirect=True)
 

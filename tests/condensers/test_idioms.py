@@ -32,8 +32,9 @@ from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.eventstore import Message, Observation
-from tests.condensers.made import REQUEST, call, condensed, ids, messages, plan, viewed
+from tests.condensers.made import REQUEST, call, condensed, messages, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, failed
+from tests.said import ids
 
 
 class Keeping(RollingCondenser):

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from foldlog.condensers.strategies.showing import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from foldlog.eventstore.events import CondensationSummary
-from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
+from tests.condensers.made import REQUEST, answer, condensed, message, messages, pair, shown, viewed
+from tests.said import ids
 
 
 def masked(view):

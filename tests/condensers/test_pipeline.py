@@ -20,8 +20,9 @@ from foldlog.condensers.strategies.showing import (
     RecentEventsCondenser,
     is_masked,
 )
-from tests.condensers.made import REQUEST, SYSTEM, after, ids, message, messages, pair, plan, viewed
+from tests.condensers.made import REQUEST, SYSTEM, after, message, messages, pair, plan, viewed
 from tests.condensers.scripted import Scripted, failed
+from tests.said import ids
 
 
 def llm(*answers, **parameters):

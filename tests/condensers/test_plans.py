@@ -13,11 +13,12 @@ from foldlog.condensers.selection import held
 from foldlog.eventstore.events import Annotation, CondensationAction, Event, Observation, Origin, Retraction
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
-from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
+from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair, viewed
 from tests.condensers.test_laws import condensers, loops, stepped
 from tests.condensers.test_laws import viewed as viewed_if_asked
 from tests.how_many import examples
 from tests.properties.histories import histories
+from tests.said import ids
 
 DECLINED = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
 

@@ -11,8 +11,9 @@ from foldlog.condensers.strategies.model_summaries import (
     StructuredSummaryCondenser,
     state_summary_tool,
 )
-from tests.condensers.made import REQUEST, after, condensed, ids, messages, plan, viewed
+from tests.condensers.made import REQUEST, after, condensed, messages, plan, viewed
 from tests.condensers.scripted import FULL_STATE, Scripted, called, failed, said
+from tests.said import ids
 
 REQUIRED = {"user_context": "u", "completed_tasks": "c", "pending_tasks": "p"}
 

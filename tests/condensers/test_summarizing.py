@@ -22,7 +22,6 @@ from tests.condensers.made import (
     answer,
     call,
     condensed,
-    ids,
     message,
     messages,
     pair,
@@ -32,6 +31,7 @@ from tests.condensers.made import (
     viewed,
 )
 from tests.condensers.scripted import Characters, Scripted, failed, said
+from tests.said import ids
 
 
 def llm(*answers, **parameters):

@@ -22,7 +22,6 @@ from tests.condensers.made import (
     call,
     condensed,
     history,
-    ids,
     message,
     messages,
     pair,
@@ -31,6 +30,7 @@ from tests.condensers.made import (
     viewed,
 )
 from tests.condensers.scripted import Scripted
+from tests.said import ids
 
 THINKING = ({"type": "thinking", "thinking": "hm"},)
 
