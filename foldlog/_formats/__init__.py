@@ -9,7 +9,7 @@ live.py past.py  the same, one record after the other; losses.py: what events te
 json_text.py   JSON text to values
 files/         paths to records; sources.py joins the two, one history a ``Source``
 detection.py   the format of a history; lookalikes.py: what is refused by its name
-members.py     the content of a View while records are read or written
+members.py     the content of a View while records are read or written; repeats.py: records that come again
 reading_ahead.py  histories read by processes of their own, on all cores
 rewritten.py   sources that their program writes again; pairs.py: records of a call with its result
 tips.py        where a fork of a branch begins; samples/: what packing begins with

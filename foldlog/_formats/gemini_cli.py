@@ -144,6 +144,8 @@ class _Stands(NamedTuple):
 class GeminiDecoder(FollowingDecoder):
     """Records of one session to events, one record after the other. Memory: the messages that stand."""
 
+    repeat = "logs"
+
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
         self._messages: list[_Stands] = []
@@ -320,6 +322,7 @@ FORMAT = Format(
     conversation=first_named(session_in),
     files=_Documents(),
     rewritten=True,
+    time=lambda record: read_time(within(record, "timestamp") or within(record, "startTime")),
     kept_in=("~/.gemini/tmp",),
     source_id=member("id"),
     changed_at=lambda record: read_time(member("lastUpdated")(member("$set")(record) or record))[0],

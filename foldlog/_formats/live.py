@@ -12,6 +12,7 @@ asked, or in rare cases the whole history: each format says when.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import to_builtins
@@ -23,6 +24,7 @@ from foldlog._formats.packing import is_kept, is_step_aside, keep, parts_of, pla
 from foldlog._formats.past import Past, ReadableHistory, is_of
 from foldlog._formats.record import Located, within
 from foldlog._formats.registry import format_named
+from foldlog._formats.repeats import is_repeated, key_of
 from foldlog._values import replaced, values_in
 from foldlog.eventstore import (
     Action,
@@ -99,7 +101,8 @@ class Encoder:
             return [*given_up, *self._remains(events)]
         record, complete = unpack(events), self._ended()
         self._head = ()
-        self._writer.follow(events, record)
+        if not is_repeated(event):  # what follows the log follows its end, not the end of a copy
+            self._writer.follow(events, record)
         return [*given_up, *complete, record]
 
     def _as_sent(self, event: Event) -> Event | None:
@@ -298,11 +301,14 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
     """
     events: list[Event] = []
     try:
-        if not format.reads_on(Past(format.name, history, history.version())):
+        past = Past(format.name, history, history.version())
+        is_copied = any(map(is_repeated, islice(past.newest_first(), 1)))  # perhaps not to its end
+        if is_copied or not format.reads_on(past):
             return None
-        decoder = Decoder(format, history)
+        decoder, first = Decoder(format, history), next((key_of(record) for record, _ in past.records()), None)
         for located in records:
-            made = [] if located.problem is not None else decoder.events(located.value)
+            is_read = located.problem is None and key_of(located.value) != first
+            made = decoder.events(located.value) if is_read else []
             if not made or decoder.findings or any(map(_needs_more, made)):
                 return None
             events += made

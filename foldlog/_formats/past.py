@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from foldlog._formats.packing import events_of, place_of, unpack
+from foldlog._formats.repeats import is_repeated
 from foldlog.eventstore import Event, has_content
 
 if TYPE_CHECKING:
@@ -37,14 +38,18 @@ class Past:
         return self._history.events(0, self._version, reverse=True) if self._version else iter(())
 
     def records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
-        """Yield each record of this format in that history, with the events that were made of it. Cost: the events."""
-        return recorded(self._format, self._history.events(0, self._version) if self._version else ())
+        """Yield each record of this format in that history, with the events that were made of it, but none a second
+        time. Cost: the events.
+        """
+        made = self._history.events(0, self._version) if self._version else ()
+        return recorded(self._format, (event for event in made if not is_repeated(event)))
 
     def newest_records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
         """Yield these records, the last one first. Cost: the events that are read."""
         group: list[Event] = []
         for event in self.newest_first():
-            group.insert(0, event)
+            if not is_repeated(event):
+                group.insert(0, event)
             if not (is_of(event, self._format) and place_of(event)):
                 yield from recorded(self._format, group)
                 group = []

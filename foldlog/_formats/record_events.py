@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import refused, text_or_empty, usage_told
+from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._usage import COPIED
 from foldlog.eventstore import (
     Action,
@@ -30,6 +31,10 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 
+_AGAIN = (
+    "is the last of records that say all that the ones before them say, and a model is shown both; if the source was "
+    "written twice, import it once"
+)
 COMMENTARY = "commentary"
 """The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's Responses."""
 
@@ -55,6 +60,10 @@ class FollowingDecoder(RecordDecoder):
 
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
+    repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
+    """What tells nothing where it comes again: a record with an id of its own, or only a whole log; else its events are
+    told again.
+    """
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(options)
@@ -63,6 +72,7 @@ class FollowingDecoder(RecordDecoder):
         self.past = options.past if options.first_id else None
         self.calls = OpenCalls(None if self.past is None else self.past.view)
         self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
+        self._repeats = Repeats(is_begun=self.past is not None)
         self._response: Any = None if self.past is None else ...  # not known yet
 
     def follow(self, event: Event) -> None:
@@ -91,10 +101,28 @@ class FollowingDecoder(RecordDecoder):
 
     def events(self, record: Any) -> list[Event]:
         self.check(record)
-        read = self.begun(record)
-        self.read(read, record)
+        read, key = self.begun(record), 0 if self.repeat == "events" else key_of(record)
+        if key and self._repeats.has(key):
+            read.meta, read.shown = {}, False
+            read.close(REPEATED, None)
+        else:
+            self.read(read, record)
+        self.ended(read)
         self.next_id += len(read.events)
+        if key:
+            self.remember(record, key)
         return read.events
+
+    def remember(self, record: Any, key: int) -> None:
+        """Take notice of a record that may come again, and of its key."""
+        rules = self.rules
+        is_timed = rules.time is not None and rules.time(record) != (None, None)
+        has_own = self.repeat == "records" and (is_timed or rules.rewritten) and rules.source_id(record) is not None
+        if self._repeats.add(key, is_own=has_own, is_timed=is_timed):
+            self.options.findings.append(_AGAIN)
+
+    def ended(self, read: RecordEvents) -> None:
+        """Take notice of the end of a record."""
 
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""

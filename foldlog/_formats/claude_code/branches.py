@@ -135,7 +135,7 @@ class Switches:
         parent = parent_of(record)
         if self._is_whole or parent is PREVIOUS:
             return False
-        return not self._names_parents if parent is None else parent not in self._groups
+        return parent is None or parent not in self._groups
 
     def complete(self, earlier: Switches) -> None:
         """Add the groups of the lines before the known ones."""
@@ -166,7 +166,8 @@ class Switches:
             self._groups[uuid] = self._followed(record)
             return None
         calls, newest = calls_of(record), self._newest
-        joins = self.is_copy = self._calls.get(uuid) == calls
+        earlier = self._groups.get(uuid) if self._calls.get(uuid) == calls else None
+        joins = self.is_copy = earlier is not None and self._is_on_branch(earlier)
         if newest is not None and not self.is_copy:
             above = self._followed(record)
             joins = above is not None and self._is_on_branch(above) and self._belongs(record, above)

@@ -25,6 +25,7 @@ from foldlog._formats.format import Options
 from foldlog._formats.past import Past
 from foldlog._formats.record import dicts_in, text_or_none, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.repeats import key_of
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
 
@@ -71,12 +72,16 @@ class ClaudeCodeDecoder(FollowingDecoder):
         origin = event.origin if read is None else read.origin
         return None if origin is None else text_or_none(origin.id), isinstance(event, SystemMessage)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, message = record["type"], record.get("message")
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        kind = record["type"]
         if not self._is_begun and (kind in SAID or self.past is not None):
             self._begin(record)
         if self.past is not None and not self._is_whole and (self._switches.lacks(record) or kind in TITLES):
             self._read_all(self.past)
+        return super().begun(record)
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        kind, message = record["type"], record.get("message")
         left = self._switches.follow(record)
         if left is not None:
             read.add(Retraction, version=left)
@@ -118,15 +123,20 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._switches = Switches(ShownChain(self._side))
         if self.past is not None:
             newest = islice(self.past.newest_records(), _LAST_LINES)
-            self._switches.begin(self.next_id, (line for line, _ in newest))
+            self._switches.begin(self.next_id, (self._known_line(line) for line, _ in newest))
             if next((line for line, _ in self.past.records()), record)["type"] in TITLES:  # it may wait for this line
                 self._read_all(self.past)
+
+    def _known_line(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return a line before the first one, which may come again."""
+        self.remember(line, key_of(line))
+        return line
 
     def _read_all(self, past: Past) -> None:
         """Read the lines before the first one: their parents, and their titles."""
         switches, titles = Switches(ShownChain(self._side)), Titles()
         for record, events in past.records():
-            switches.follow(record)
+            switches.follow(self._known_line(record))
             switches.grow(events[-1].id + 1)
             titles.of(record)
         self._switches.complete(switches)

@@ -62,6 +62,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
     """Records of one history to events, one record after the other: an event for each, or for each object in one."""
 
     keeps_shown = False
+    repeat = "events"
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)

@@ -133,9 +133,11 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._newest = self._previous if is_step else self._newest
             if type(record.get("id")) is str:
                 self._places[record["id"]] = self._previous
-            self._left -= 1
-            if not self._left:
-                self._go_to(read, self._places.get(self.options.leaf or "", self._newest))
+
+    def ended(self, read: RecordEvents) -> None:
+        self._left -= 1
+        if not self._left:
+            self._go_to(read, self._places.get(self.options.leaf or "", self._newest))
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
         """Add the retraction to a place, if it is on another branch, and decline an open request on the branch that is

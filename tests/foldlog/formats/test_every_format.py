@@ -291,6 +291,34 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
             assert problems(view.to_messages(form)) == [], (version, form)
 
 
+UNTIMED = {"agent-framework", "langchain", "openai-chat", "openai-responses", "swe-agent"}
+"""Formats whose first record does not tell when it was written: the same words may be said twice."""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(format, tmp_path):
+    records, problems = RECORDS[format], list[str]()
+    count, twice = len(records), records * 2
+    assert json.dumps(list(encode(decode(twice, format, findings=problems.append), format))) == json.dumps(twice)
+    with open_histories("memory:") as histories:
+
+        def imported(name, *lengths):
+            for length in lengths:
+                (tmp_path / name).write_text("".join(f"{json.dumps(record)}\n" for record in twice[:length]))
+                told = {"format": format, "conversation": name, "findings": problems.append}
+                (history,) = histories.import_(tmp_path / name, **told)
+            document = history.stats().document()
+            return history, [document.models, document.tools, document.errors, history.view().to_messages()]
+
+        history, told = imported("twice", count * 2)
+        grown, seen = imported("grown", count, count + 1, count * 3 // 2, count * 2)
+        assert seen == told
+        assert format == "otlp-genai" or [*grown.events()] == [*history.events()], "spans are put in order"
+        is_once = told == imported("once", count)[1]
+    named = [each for each in problems if "all that the ones before them say" in str(each)]
+    assert (is_once, bool(named)) == (format not in {*UNTIMED, "openhands-v0"}, format in UNTIMED)
+
+
 NO_RECORDS = {
     "claude-code": {"uuid": "b"},
     "codex": {"type": 5},
