@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import overload
 
 from foldlog.eventstore import CondensationAction, Event, Store
@@ -12,10 +12,33 @@ from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
 
-class _Condensations(Sequence[CondensationAction]):
-    """A sequence of known length. Its members are read while it is iterated over; an index reads all members up
-    to it.
+@dataclass(eq=False, repr=False)
+class StoredCondensations(Sequence[CondensationAction]):
+    """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after them. Its length is
+    known; each iteration reads its members, and an index reads those up to it.
+
+    Reading raises what ``foldlog.eventstore.Store.events`` raises.
     """
+
+    _store: Store
+    _conversation: str
+    _version: int
+    _count: int
+    newer: tuple[CondensationAction, ...] = ()
+
+    def __len__(self) -> int:
+        return self._count + len(self.newer)
+
+    def __iter__(self) -> Iterator[CondensationAction]:
+        """Yield these condensations. Cost: the structural events of the log."""
+        structural: list[Event] = self._store.query(
+            self._conversation, lambda reading: list(reading.structural_events(0, self._version))
+        )
+        kept = intervals_kept(structural, self._version)
+        for event in structural:
+            if isinstance(event, CondensationAction) and contains(kept, event.id):
+                yield event
+        yield from self.newer
 
     @overload
     def __getitem__(self, index: int) -> CondensationAction: ...
@@ -33,43 +56,3 @@ class _Condensations(Sequence[CondensationAction]):
         return len(self) == len(other) and all(map(CondensationAction.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]
-
-
-@dataclass(eq=False, repr=False)
-class StoredCondensations(_Condensations):
-    """The condensations of a conversation up to a version, oldest first. Each iteration reads them.
-
-    Reading raises what ``foldlog.eventstore.Store.events`` raises.
-    """
-
-    _store: Store
-    _conversation: str
-    _version: int
-    _count: int
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[CondensationAction]:
-        """Yield these condensations. Cost: the structural events of the log."""
-        structural: list[Event] = self._store.query(
-            self._conversation, lambda reading: list(reading.structural_events(0, self._version))
-        )
-        kept = intervals_kept(structural, self._version)
-        for event in structural:
-            if isinstance(event, CondensationAction) and contains(kept, event.id):
-                yield event
-
-
-class JoinedCondensations(_Condensations):
-    """Older condensations, and newer ones after them."""
-
-    def __init__(self, older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> None:
-        self._older = older
-        self._newer = newer
-
-    def __len__(self) -> int:
-        return len(self._older) + len(self._newer)
-
-    def __iter__(self) -> Iterator[CondensationAction]:
-        return chain(self._older, self._newer)

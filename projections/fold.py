@@ -98,58 +98,38 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
     Events that are in no conversation yet (id -1) count as the next ones. Raises ``InvalidEvent`` where the first or
     last id is wrong, ``UnknownEventType`` for a structural event of an unknown kind: a View that skipped it would be
-    wrong. Cost: the events; for each condensation also the items of the View at that moment. The state keeps the events
-    in memory, in case a later event is a retraction.
+    wrong. Cost: the events; for each condensation or retraction also the items of the View at that moment. The state
+    keeps the events in memory, in case a later event is a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
     places = _places_of_changes(numbered)
     if any(type(numbered[place]) is Retraction for place in places):
-        base, path = _path(start, numbered)
-        folded = resume(base.state, path, version)
-        state = replace_field(folded.state, unhandled_condensation_request=_is_requested(start, numbered))
-        older = None if base.state is start else base.condensations
+        folded = _fold_back(start, numbered)
     else:
         folded = resume(start, numbered, version, places)
-        state, older = folded.state, None
     past = _Retained(start.past, start.version, numbered)
-    return Folded(replace_field(state, past=past), folded.condensations, older)
+    return folded._replace(state=replace_field(folded.state, past=past))
 
 
-def _path(start: ViewState, numbered: Sequence[Event]) -> tuple[Folded, list[Event]]:
-    """Return the events that no retraction took back, and the state that they follow."""
-    parts: list[Sequence[Event]] = []
-    base = Folded(start, ())
-    stop = len(numbered)
-    while stop > 0:
-        place = next((place for place in range(stop - 1, -1, -1) if type(numbered[place]) is Retraction), -1)
-        parts.append(numbered[place + 1 : stop])
-        if place < 0:
-            break
-        retraction = numbered[place]
-        assert isinstance(retraction, Retraction)
-        stop = target(retraction) - start.version
-        if stop < 0:
-            base = _before(start, target(retraction))
-    return base, [event for part in reversed(parts) for event in part]
-
-
-def _is_requested(start: ViewState, numbered: Sequence[Event]) -> bool:
-    """Return whether a condensation is requested after ``numbered``, which may hold retractions."""
-    requested = start.unhandled_condensation_request
-    since = [(start.version, requested)]
-    for event in numbered:
-        if isinstance(event, (CondensationRequest, CondensationAction)):
-            requested = isinstance(event, CondensationRequest)
-        elif isinstance(event, Retraction):
-            earlier = [flag for version, flag in since if version <= target(event)]
-            requested = requested or (
-                earlier[-1] if earlier else _before(start, target(event)).state.unhandled_condensation_request
-            )
-        else:
+def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
+    """Return the fold of events of which some are retractions. The states that these return to are kept on the way."""
+    first, version = start.version, start.version + len(numbered)
+    targets = {event.id: target(event) for event in numbered if isinstance(event, Retraction)}
+    folded, earlier, done = Folded(start, ()), dict[int, Folded](), first
+    for stop in sorted({*targets, *targets.values(), version}):
+        if stop < first:
+            earlier[stop] = Folded((before := _before(start, stop)).state, (), before.condensations)
             continue
-        since.append((event.id + 1, requested))
-    return requested
+        state, condensations, _ = resume(folded.state, numbered[done - first : stop - first], stop)
+        folded = folded._replace(state=state, condensations=(*folded.condensations, *condensations))
+        earlier[stop], done = folded, stop
+        if stop in targets:
+            folded, done = earlier[targets[stop]], stop + 1
+            requested = state.unhandled_condensation_request or folded.state.unhandled_condensation_request
+            state = replace_field(folded.state, version=done, unhandled_condensation_request=requested)
+            folded = folded._replace(state=state)
+    return folded
 
 
 def _before(state: ViewState, version: int) -> Folded:
@@ -309,10 +289,6 @@ class _Folding:
             if is_from_v0(event):
                 self._entomb(event)
             self._requested = True
-        elif isinstance(event, Retraction):
-            raise LookupError(  # noqa: TRY004 - fold and fold_on take retractions out, since they need the past
-                f"retraction {event.id} cannot be folded without the past"
-            )
         elif isinstance(event, UnknownEvent) and event.is_structural:
             raise UnknownEventType(event.stored_kind, event.stored_schema, _why_unknown(event))
         elif event.shown:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
 from foldlog.eventstore import Action, CondensationAction, Event, check_whole
-from foldlog.projections.condensations import JoinedCondensations
+from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
 from foldlog.projections.messages import Dialect, Rendered, rendered, system_prompt
@@ -202,4 +202,6 @@ def cut_points(view: View) -> tuple[int, ...]:
 def _joined(older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> Sequence[CondensationAction]:
     if not newer:
         return older
-    return (*older, *newer) if isinstance(older, tuple) else JoinedCondensations(older, newer)
+    if isinstance(older, StoredCondensations):
+        return replace(older, newer=(*older.newer, *newer))
+    return (*older, *newer)

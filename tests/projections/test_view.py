@@ -12,6 +12,7 @@ from foldlog.eventstore.events import (
     Event,
     Message,
     Observation,
+    Retraction,
     UnknownEvent,
 )
 from foldlog.projections import View
@@ -58,11 +59,12 @@ def test_events_with_a_gap_are_no_conversation():
         View.from_events([Message(id=5, source="user", content="a"), Message(id=6, source="user", content="b")])
 
 
+@pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown: bool):
+def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown: bool, later: tuple[Event, ...]):
     unknown = UnknownEvent(id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown)
     with pytest.raises(UnknownEventType, match=r"event 1 is of kind 'pin'.*upgrade"):
-        View.from_events([*said("a"), unknown])
+        View.from_events([*said("a"), unknown, *later])
 
 
 def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_calls():
