@@ -76,15 +76,6 @@ class StoredPast:
         return stored if own is None or (stored is not None and stored.version > own.version) else own
 
 
-def read_changes(reading: ReadTransaction, start: int, stop: int) -> Sequence[Event]:
-    """Return the shown and the structural events with ``start <= id < stop``, in order. A View depends on no other
-    events.
-
-    Cost: these events.
-    """
-    return reading.flagged_events([(start, stop - 1)])
-
-
 def fold_events(start: ViewFold, events: Sequence[Event], past: StoredPast) -> tuple[ViewFold, list[Record]]:
     """Fold on over ``events``, which follow ``start`` without a gap. Return the fold, and the revisions in between."""
     changes = [event for event in events if event.shown or is_structural(event)]
@@ -102,7 +93,8 @@ def fold_log(
     folded = start
     while (at := folded.state.version) < version:
         stop = version if version - at <= CHUNK else min(version, at + max(CHUNK, len(folded.state.items) // 2))
-        folded, records = fold_on(folded, read_changes(reading, at, stop), stop, past)
+        changes = reading.flagged_events([(at, stop - 1)])  # a View depends on no other events
+        folded, records = fold_on(folded, changes, stop, past)
         yield folded, records
 
 

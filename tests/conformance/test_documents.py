@@ -38,11 +38,6 @@ from tests.said import said
 
 
 @pytest.fixture
-def store(recorder: Recorder) -> Store:
-    return Store(recorder)
-
-
-@pytest.fixture
 def documents(store: Store) -> Documents:
     return Documents(store)
 

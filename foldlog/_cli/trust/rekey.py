@@ -48,7 +48,8 @@ def run(
     told = f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed."
     document = RekeyDocument(db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending)
     terminal.answer(document, told)
-    if not decrypt and settings.keys is None and settings.compression is None and not any(map(_is_news, done)):
+    is_new = any(each.rows or each.key or each.damaged or each.problem for each in done)
+    if not decrypt and settings.keys is None and settings.compression is None and not is_new:
         terminal.note(
             "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "
             "FOLDLOG_KEY_FILE and run it again"
@@ -64,7 +65,3 @@ def run(
         terminal.note(f"{name} holds texts of the store as plain text; keep it as secret as the key, or delete it")
     if pending:
         terminal.note(remedy)
-
-
-def _is_news(one: Rekeyed) -> bool:
-    return bool(one.rows or one.key or one.damaged) or one.problem is not None

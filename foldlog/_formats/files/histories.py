@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -117,7 +117,8 @@ def _in_folder(
     if (contained := _contained(root, folder, recognize)) is not None:
         yield from contained
         return
-    steps = _event_files(names)
+    # The files whose names say that each may be one record, in the order of the records.
+    steps = sorted((int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name)))
     format = recognize.format_of(record_in(folder / name).value for _, name in steps[:LOOK_AT])
     taken: frozenset[str] = frozenset()
     if isinstance(format, Format):
@@ -152,11 +153,6 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
     """Return whether a file belongs to another one, or to the system, or is a database or beside one."""
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix  # .db-wal
-
-
-def _event_files(names: Iterable[str]) -> list[tuple[int, str]]:
-    """Return the files whose names say that each may be one record, with their numbers, in the order of the records."""
-    return sorted((int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name)))
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
