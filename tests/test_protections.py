@@ -7,7 +7,7 @@ import re
 import sys
 
 from tests.adapters import protections as adapters
-from tests.attack import protections as attack
+from tests.condensers import protections as condensers
 from tests.crash import protections as crash
 from tests.crash.scenarios import SCENARIOS
 from tests.fuzz import protections as fuzz
@@ -18,7 +18,7 @@ PARAMETERS = ("memory", "sqlite", "plain", *SCENARIOS)
 """Of fixtures that several files share."""
 TABLES = {
     f"{table.__name__.split('.')[1]}-{name}": protection
-    for table in (adapters, attack, crash, fuzz, postgres)
+    for table in (adapters, condensers, crash, fuzz, postgres)
     for name, protection in table.PROTECTIONS.items()
 }
 

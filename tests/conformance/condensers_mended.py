@@ -1,27 +1,27 @@
 """What the references would answer with the bugs of their list mended: written down again, as plainly as can be.
 
-What each strategy without a summary forgets is said in ``tests.attack.choices``. Nothing of ours is used but the View
-and its cut points. ``Mended`` names what happens by our event ids.
+Nothing of ours is used but the View: its events, where it may be cut, and what of it is sent. ``Mended`` names what
+happens by our event ids.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
 from foldlog.eventstore.events import (
+    Action,
     CondensationSummary,
     Event,
+    Message,
     Observation,
     SystemMessage,
 )
 from foldlog.projections import View
-from tests.attack import choices
-from tests.attack.law import Shown, item_of
 from tests.conformance.condenser_answers import Script, Spec
 
 Json = dict[str, Any]
@@ -136,29 +136,76 @@ def unavailable(view: View) -> Mended:
     return ERROR if view.unhandled_condensation_request else as_it_is(view)
 
 
-def law_of(view: View) -> Shown:
-    """The View as the law of the attack knows it, all of which a model was shown: conformance asks condensers alone."""
-    items = tuple(replace(item, by_agent=False) for item in map(item_of, view) if item is not None)
-    told = tuple(view.cut_points), frozenset(view[place].id for place in view.fit_positions)
-    return Shown(items, frozenset(view.left_behind), view.unhandled_condensation_request, view.version, told)
+# -- strategies without a summary: their own rule counts events one by one, then whole units stay ----------------------
+
+
+def forgotten_beside(view: View, kept: set[int], *, summaries: bool) -> set[int]:
+    """What lies between two cut points goes if no place of it is kept. Summaries of what is forgotten stay, unless the
+    rule counts them like anything else.
+    """
+    gone: set[int] = set()
+    for start, stop in pairwise(view.cut_points):
+        if not kept & set(range(start, stop)):
+            gone |= {event.id for event in view[start:stop] if summaries or not is_synthetic(event)}
+    return gone
+
+
+def ends(view: View, head: int, tail: int) -> set[int]:
+    places = list(range(len(view)))
+    return set(places[:head]) | (set(places[-tail:]) if tail > 0 else set())
 
 
 def recent(spec: Spec, view: View) -> Mended:
-    gone = choices.recent(dict(spec), law_of(view))
+    if len(view) <= spec["max_events"]:
+        return as_it_is(view)
+    kept = ends(view, spec["keep_first"], spec["max_events"] - spec["keep_first"])
+    gone = forgotten_beside(view, kept, summaries=True)
     return Mended("view", tuple(event.id for event in view if event.id not in gone))
 
 
 def amortized(spec: Spec, view: View) -> Mended:
     if not (view.unhandled_condensation_request or len(view) > spec["max_size"]):
         return as_it_is(view)
-    return first_that_forgets(view, choices.amortized(dict(spec), law_of(view)))
+    kept = ends(view, spec["keep_first"], spec["max_size"] // 2 - spec["keep_first"])
+    return first_that_forgets(view, [forgotten_beside(view, kept, summaries=True)])
 
 
 def window(view: View) -> Mended:
-    """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay."""
+    """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay, and may only go
+    where nothing else can. To forget only what no model is sent would fulfil no request.
+    """
     if not view.unhandled_condensation_request:
         return as_it_is(view)
-    return first_that_forgets(view, choices.window({}, law_of(view)))
+    events, sent = view.events, {view[place].id for place in view.fit_positions}
+    asked = next((n for n, event in enumerate(events) if isinstance(event, Message) and event.source == "user"), None)
+    if asked is None:
+        return unavailable(view)
+    prompts = [n for n, event in enumerate(events) if isinstance(event, SystemMessage)]
+    essential = {asked, *prompts[:1]}
+    recalls = [n for n in range(asked + 1, len(events)) if is_recall(events[n], text_of(events[asked]))]
+    for recall in recalls[:1]:
+        causes = [getattr(event, "cause", None) == events[recall].id for event in events]
+        found = [n for n in range(recall + 1, len(events)) if isinstance(events[n], Observation) and causes[n]]
+        essential |= {recall, *found[:1]}
+    newest = list(range(len(events)))[-max(1, (len(events) - len(essential)) // 2) :]
+    kept = list(newest)
+    while kept and isinstance(events[kept[0]], Observation | CondensationSummary):
+        kept.pop(0)
+    calls = {place for place in newest if events[place].id in sent}
+    of_loops = {place for loop in view.units.loops for place in loop}
+    choices = [set(kept)] if kept else [calls, calls & of_loops]
+    gone = [forgotten_beside(view, essential | each, summaries=False) for each in choices]
+    return first_that_forgets(view, [each for each in gone if each & sent])
+
+
+def is_recall(event: Event, query: str) -> bool:
+    arguments = event.arguments if isinstance(event, Action) and event.tool == "recall" else None
+    return isinstance(arguments, dict) and arguments.get("query") == query
+
+
+def text_of(event: Event) -> str:
+    assert isinstance(event, Message)
+    return event.content if isinstance(event.content, str) else "".join(part.get("text", "") for part in event.content)
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
@@ -311,7 +358,16 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
         return as_it_is(view)
     ids = [source_ids.get(each) for each in (reply["ids"] if isinstance(reply, dict) and "ids" in reply else [])]
     given = [ids, []] if asked else [ids]  # the newest, where what the model would let go cannot go
-    return first_that_forgets(view, [choices.attention(dict(spec), law_of(view), each)[0] for each in given])
+    return first_that_forgets(view, [chosen(view, head, places, each) for each in given])
+
+
+def chosen(view: View, head: set[int], places: int, ids: Sequence[object]) -> set[int]:
+    """The head stays, the first distinct ids of the reply that are in the View outside it, and then the newest."""
+    free = [n for n, event in enumerate(view.events) if n not in head and not is_synthetic(event)]
+    place_of = {view[place].id: place for place in free}
+    named = list(dict.fromkeys(place_of[each] for each in ids if type(each) is int and each in place_of))[:places]
+    named += [place for place in reversed(free) if place not in named][: places - len(named)]
+    return forgotten_beside(view, head | set(named), summaries=False)
 
 
 def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], places: int) -> bool:
