@@ -91,7 +91,7 @@ def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -
         return "memory" in parameters.values()
     if parameters.get("settings") in ("plain", "zlib", "encrypted") or parameters.get("store", "") is None:
         return True
-    if item.path.stem in ("test_recorders", "test_library", "test_cells", "test_unfinished"):
+    if item.path.stem in ("test_recorders", "test_library", "test_cells"):
         return False
     function = item.path, item.originalname  # type: ignore[attr-defined]
     on_server[function] += 1
