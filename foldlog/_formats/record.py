@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from math import nan
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from foldlog._usage import usage_of
+from foldlog._usage import count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 
 INCOMPLETE = "incomplete"
@@ -154,10 +155,11 @@ def dicts_in(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if type(each) is dict] if type(value) is list else []
 
 
-def count_in(counts: Any, *names: str) -> int | None:
-    """Return the sum of these counts of a record; None where it has none of them."""
-    known = [count for name in names if type(count := counts.get(name)) is int] if type(counts) is dict else []
-    return sum(known) if known else None
+def count_in(counts: Any, *names: str) -> float | None:
+    """Return the sum of these counts of a record: no number where one cannot be read, None where it has none."""
+    told = [counts[name] for name in names if counts.get(name) is not None] if type(counts) is dict else []
+    known = [count_of(each) for each in told]
+    return nan if None in known else sum(filter(None, known)) if known else None
 
 
 def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, **told: Any) -> dict[str, Any]:

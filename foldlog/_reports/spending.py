@@ -15,8 +15,8 @@ from msgspec.structs import astuple, replace
 from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._formats.record import UNREAD, dicts_in
 from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._reports.usage import LACKING, ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
-from foldlog._usage import IMPORTED, whole
+from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._usage import IMPORTED, LACKING, whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
 

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import dict_or_empty, text_or_none, within
 from foldlog._formats.told import id_of_source
-from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
+from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, SystemMessage
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
-LACKING = {"dearer": 1, "lacking": 1}
-"""The marks, in its usage, of a call that used more than is told, or beside which the source lacks calls."""
 OF_CONDENSER = "condenser"
 """What OpenHands names the use of a model by its condenser."""
 

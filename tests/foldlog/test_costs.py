@@ -20,7 +20,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.savings import recorded_cost, saving_of
 from foldlog._reports.spending import spent_by, total_of
 from foldlog._reports.sums import KeptSums
-from foldlog._usage import usage_of
+from foldlog._usage import LACKING, usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
@@ -52,12 +52,46 @@ def test_usage_has_one_shape_and_no_count_that_nobody_told():
             (37, None, None, 13, 8),
         ),
         ({"input_tokens": 9, "output_tokens": 5, "details": {"reasoning_tokens": 3}}, (9, None, None, 5, 3)),
-        *(
-            (nothing, (None,) * 5)
-            for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"input_tokens": True}, {"prompt_tokens": -1})
-        ),
+        *((nothing, (None,) * 5) for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"prompt_tokens": None})),
+        ({"prompt_tokens": 300.0, "completion_tokens": "30"}, (300, None, None, 30, None)),
+        ({"input_tokens": 9.0, "input_tokens_details": {"cached_tokens": "4"}}, (9, 4, None, None, None)),
     ]:
         assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
+    for unread in (-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999"):
+        usage = usage_of({"prompt_tokens": unread, "completion_tokens": 3})
+        assert usage == usage_of(usage) == {"completion_tokens": 3, **LACKING}
+        assert usage_of({"input_tokens": unread}) == LACKING
+
+
+@pytest.mark.parametrize("unread", [300.5, "many", -5])
+@pytest.mark.parametrize(
+    "format, record",
+    [
+        (
+            "openai-chat",
+            '{"role": "assistant", "content": "a", "usage": {"prompt_tokens": 300, "completion_tokens": 30}}',
+        ),
+        ("gemini-cli", '{"id": "g", "type": "gemini", "content": "a", "tokens": {"input": 300, "output": 30}}'),
+        ("opencode", '{"info": {"id": "m", "role": "assistant", "tokens": {"input": 300, "output": 30}}, "parts": []}'),
+    ],
+)
+def test_a_count_that_cannot_be_read_leaves_its_mark(tmp_path, format, record, unread):
+    """Some languages write each number as a fraction, or as a text."""
+
+    def spent(count):
+        path = tmp_path / f"{format}.jsonl"
+        path.write_text(
+            json.dumps(
+                json.loads(record),
+            ).replace("300", json.dumps(count))
+        )
+        with foldlog.open("memory:") as histories:
+            (history,) = histories.import_(path, format=format, findings=print)
+            (told,) = history.stats().document().models
+        return told.prompt_tokens, told.completion_tokens, told.tokens_recorded
+
+    assert spent(300.0) == spent("300") == spent(300) == (300, 30, 1)
+    assert spent(unread) == (None, 30, 0)
 
 
 def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):

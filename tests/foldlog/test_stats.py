@@ -61,7 +61,7 @@ def test_events_are_counted_by_kind_tool_model_and_day():
             **{"day": "2026-03-01", "model": "m1", "calls": 2, "cost": 0.75, "costs_recorded": 2},
             **{"prompt_tokens": 107, "completion_tokens": 20, "tokens_recorded": 2},
         ),
-        ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1),
+        ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1, prompt_tokens=7, tokens_recorded=1),
     }
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
     assert len(stats.view_tokens) == 10

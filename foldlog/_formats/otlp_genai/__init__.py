@@ -159,7 +159,7 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     model = first(("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"), str)
     told = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float) or dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
-    used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()}, cost=cost)
+    used = usage_told({name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost)
     return {name: value for name, value in {**told, **used}.items() if value is not None}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from foldlog._formats.json_text import parsed
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty
+from foldlog._usage import count_of
 
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
@@ -57,7 +58,7 @@ def _of_phoenix(told: dict[str, Any]) -> dict[str, Any]:
 def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
     given, reply, kind = (told.pop(key, None) for key in ("input", "output", "type"))
     usage = dict_or_empty(told.get("usageDetails")) or dict_or_empty(told.get("usage"))
-    counts = {key: value for key, value in usage.items() if type(value) is int}
+    counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
     attributes = {
         "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
         "gen_ai.request.model": told.pop("model", None),
