@@ -26,7 +26,6 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    Content,
     ConversationNotFound,
     Documents,
     Event,
@@ -461,7 +460,7 @@ class History:
     def append_tool_result(
         self,
         call_id: str | Action,
-        content: Content,
+        content: Any,
         is_error: bool = False,
         *,
         extras: dict[str, Any] | None = None,
@@ -470,15 +469,20 @@ class History:
         """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
         ``call_id`` may be the call itself, as ``open_calls`` has it.
 
-        ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model. A
-        repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.
+        ``content`` is a text, or parts in the shape of OpenAI's chat, each with its ``type``; any other value that is
+        JSON is shown as its text. ``extras`` are kept and not shown to the model. A repeated ``idempotency_key`` with
+        the same result appends nothing and returns the recorded event.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
         accepts such an observation, as imports do), ``InvalidArgument`` for a part that is a text without its text, and
         what ``append`` raises. Durability: on disk when it returns. Cost: that of ``view``, and the open calls.
         """
-        if isinstance(content, list | tuple):
+        if isinstance(content, list | tuple) and all(isinstance(each, Mapping) and "type" in each for each in content):
             _of_chat({"role": "tool", "content": [*content]})
+        elif content is None or isinstance(content, Mapping | list | tuple | int | float):
+            from foldlog.condensers.prompts.rendering import as_json
+
+            content = as_json(content)
         try:
             return append_tool_result(
                 self._store,

@@ -4,7 +4,7 @@ or a person stopped them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -55,10 +55,6 @@ def append_tool_result(
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id")
-    given: Any = content
-    if given is None or isinstance(given, Mapping | int | float):
-        remedy = "'' says that a call gave nothing" if given is None else "write json.dumps(value, default=str)"
-        raise InvalidEvent(f"the content of a result is a text or a list of parts, not {given!r:.60}; {remedy}")
     while True:
         view = current()
         called = _called(view.open_calls, call_id)
