@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     is_structural,
 )
 from foldlog.projections import Dialect, Views, contains, intervals_kept
+from foldlog.projections.messages.turns import checked
 from foldlog.projections.units import WaitingCalls
 
 TOKENS_LEAST, TOKENS = 300, 2_000
@@ -71,9 +72,9 @@ class RecallTool:
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """Return the tool as servers of this dialect take it."""
+        """Return the tool as servers of this dialect take it. Raises ``ValueError`` for another dialect."""
         about = {"name": self.name, "description": _DESCRIPTION}
-        if dialect.startswith("anthropic"):
+        if checked(dialect).startswith("anthropic"):
             return {**about, "input_schema": deepcopy(_PARAMETERS)}
         told = {**about, "parameters": deepcopy(_PARAMETERS)}
         return {"type": "function", **told} if dialect == "responses" else {"type": "function", "function": told}

@@ -179,6 +179,8 @@ def test_the_schema_has_the_shape_of_each_dialect(history):
     assert json.loads(json.dumps(tool.schema("litellm"))) == chat
     chat["function"]["parameters"]["properties"].clear()
     assert tool.schema("openai") != chat
+    with pytest.raises(ValueError, match="unknown dialect 'nope'; use 'openai', "):
+        tool.schema("nope")
 
 
 def test_sdks_can_make_a_tool_of_the_function(history):
