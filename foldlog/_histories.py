@@ -272,13 +272,14 @@ class Histories:
         from foldlog.formats import open_sources
 
         format, prefix = check_text("format", format), check_text("prefix", prefix)
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
         seen = SeenFiles(self.store, format, prefix, conversation, below=[path])
         sources = open_sources([path], format, prefix=prefix, look=seen.look)
         if conversation is not None:
             check_text("conversation", conversation)
             if len(list(islice(sources, 2))) > 1:
-                several = f"and {path} holds several; leave it out, or use prefix"
-                raise InvalidArgument(f"conversation names one history, {several}")
+                raise InvalidArgument(f"conversation names one history, and {path} has several; use prefix instead")
         find = findings or (lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told))
         imported = []
         diverged: HistoryDiverged | None = None

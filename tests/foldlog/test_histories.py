@@ -271,6 +271,9 @@ WRONG = {
     "append takes one event or chat message, or several, not of type int": lambda history: history.append(
         [*messages("hi"), 5]
     ),
+    "a View is made of events, not of 1; ": lambda history: foldlog.View.from_events([1]),
+    "a View is made of events, not of {'role': ": lambda history: history.view().then([{"role": "user"}]),
+    "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
     "records are a list": lambda history: history.append_records(None, format="openai-chat"),
     "source is what foldlog.open": lambda history: list(history._histories.maintenance.copy_from("s.db")),
     "foldlog.open(URL) returns": lambda history: list(history._histories.maintenance.differences_from("s.db")),
