@@ -64,6 +64,15 @@ def test_audit_of_what_it_cannot_read_compares_nothing(locked):
     assert "none compared; 1 conversation not read to the end, named below" in ran.out
 
 
+def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
+    ran = locked("backup", "copy.db")
+    assert (ran.status, "verified" in ran.out) == (0, False)
+    assert (
+        "note: conversation 'a-long-name', it could not be checked: conversation 'a-long-name' is encrypted under key"
+        in ran.err
+    )
+
+
 def test_restore_asks_for_the_key_of_a_backup(locked):
     Path("foldlog.db").rename("backup.db")
     ran = locked("restore", "backup.db", "--yes")

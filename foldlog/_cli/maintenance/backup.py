@@ -25,7 +25,7 @@ def run(
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
     The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if the copy is
-    damaged; the store then has the same damage.
+    damaged; the store then has the same damage. A conversation whose key is not given is copied unchecked, with a note.
 
     Example: foldlog backup monday.db
     """
@@ -35,8 +35,8 @@ def run(
             update(description="verifying" if done == of else "copying", completed=done, total=of)
 
         done = Maintenance(store).back_up(str(file), advance)
-    findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
-    problems = tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in findings)
+    findings = [(verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings]
+    problems = tuple(ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings)
     told = (
         f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
@@ -44,5 +44,6 @@ def run(
     )
     document = BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems)
     terminal.answer(document, told)
-    for name, problem in findings:
-        terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")
+    for name, finding in findings:
+        tell = terminal.note if finding.needs_key or finding.unfinished else terminal.warn
+        tell(str(finding) if name is None else f"conversation {name!r}, {finding}")
