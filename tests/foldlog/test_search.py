@@ -480,18 +480,17 @@ def test_an_empty_index_that_is_rebuilt_is_told(foldlog):
     assert "the index is rebuilt from the log: 0 events, " in foldlog("search", "--rebuild").err
 
 
-def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, monkeypatch):
+@pytest.mark.parametrize("command, of", [("search", "the index"), ("audit --to audit.db", "audit.db")])
+def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, monkeypatch, command, of):
     def run(follower: Follower, every_s: float, on_events: object) -> None:
         follower.catch_up(PATIENCE_S)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Follower, "run", run)
     foldlog("import", five_messages)
-    ran = foldlog("search", "--follow")
+    ran = foldlog(*command.split(), "--follow")
     assert ran[:2] == (0, "")
-    assert ran.err == (
-        "foldlog: note: the index follows the store until Ctrl-C\nfoldlog: note: 6 events added to the index\n"
-    )
+    assert ran.err == f"foldlog: note: {of} follows the store until Ctrl-C\nfoldlog: note: 6 events added to {of}\n"
 
 
 def test_a_setting_that_a_killed_process_did_not_write_is_written_by_the_next(tmp_path: Path):

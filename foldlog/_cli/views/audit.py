@@ -136,10 +136,12 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
 
     with open_existing(db) as store, written(to):
         check_target(store, to)
-        with Follower(store, AuditTables(store, to)) as follower, terminal.working(str(to), "events") as update:
-            with suppress(KeyboardInterrupt):  # which is how it ends
+        with Follower(store, AuditTables(store, to)) as follower:
+            terminal.note(f"{to} follows the store until Ctrl-C")
+            with suppress(KeyboardInterrupt), terminal.working(str(to), "events") as update:  # it ends so
                 follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()
+            terminal.note(f"{count(follower.view.events, 'event')} added to {to}")
             _warn_of_damaged(to, follower.view.derived.damaged)
 
 
