@@ -206,9 +206,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     if not numbered:
         return numbered
     if not isinstance(numbered[0], Event):
-        raise InvalidEvent(
-            f"a View is made of events, not of {numbered[0]!r:.60}; foldlog.from_openai makes them"
-        )
+        raise InvalidEvent(f"a View is made of events, not of {numbered[0]!r:.60}; foldlog.from_openai makes them")
     if numbered[0].id == NOT_RECORDED:
         numbered = [
             replace(event, id=event_id) if event.id == NOT_RECORDED else event
