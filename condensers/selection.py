@@ -37,7 +37,7 @@ def last_cut(view: View) -> int:
 def unseen_in(view: View) -> str:
     """Return how many events must stay, for an error; empty if each may go."""
     unseen = len(view) - kept_place(view)
-    return f"; its last {unseen} stay until a model was shown them" if unseen else ""
+    return f"; its last {unseen} stay until a model was shown them: send it the View" if unseen else ""
 
 
 def middle(view: View, keep_first: int, keep_last: int) -> slice | None:

@@ -63,7 +63,7 @@ def _requested(
     requested = replace(view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from)
     made, more = stepped(condenser, requested, agent_llm)
     if isinstance(made, View):
-        why = f"{condenser.type!r} forgets nothing of a prompt of {over.sums[-1]} tokens; the model takes {over.limit}"
+        why = f"{condenser.type!r} forgets nothing of {over.sums[-1]} tokens; take a model of more than {over.limit}"
         raise NoCondensationAvailable(why, more)
     metadata = {**made.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
     spent = tuple(each for each in reports if not is_standing(each))

@@ -147,7 +147,7 @@ class ConversationWindowCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)
         if essential is None:
-            raise NoCondensationAvailable("the View has no user message that states the task, so no event is forgotten")
+            raise NoCondensationAvailable("the View has no user message that states the task; append one first")
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]
         sent = sent_ids(view)

@@ -197,12 +197,12 @@ class SummarizingCondenser(RollingCondenser):
         if forgotten:
             raise NoCondensationAvailable(
                 f"{forgotten} of {len(view)} events could be forgotten, "
-                f"which is less than the minimum progress of {self.minimum_progress:g}"
+                f"which is less than the minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
             )
         raise NoCondensationAvailable(
             f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
             + (f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}" if over else "")
-            + unseen_in(view)
+            + (unseen_in(view) or "; set a smaller keep_first, raise the limit, or go on without a condensation")
         )
 
     def _head(self, view: View) -> int:
@@ -235,7 +235,7 @@ class SummarizingCondenser(RollingCondenser):
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
                 f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
-                f"{tokens_before}: it is larger than what it stands for",
+                f"{tokens_before}: it is larger than what it stands for; set a smaller keep_first, or a longer limit",
                 summary.reports,
             )
         due, after = self.reasons(view, agent_llm), len(view) - len(forgotten) + 1

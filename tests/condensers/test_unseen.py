@@ -368,7 +368,9 @@ def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log
     assert [number for number in range(15) if f"<requirement-{number}>" not in prompt] == []
     (told,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
     (report,) = reports_of(told)
-    assert report["problem"].endswith("with their unit; its last 17 stay until a model was shown them")
+    assert report["problem"].endswith(
+        "with their unit; its last 17 stay until a model was shown them: send it the View"
+    )
     agent.add(message("Which file?", source="agent"))
     assert len(agent.prepare()) == 6
 

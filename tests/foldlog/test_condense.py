@@ -1,6 +1,7 @@
 """``foldlog condense``."""
 
 import json
+import re
 import sys
 from typing import Literal
 
@@ -207,6 +208,13 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
     ran = foldlog("condense", "short")
     assert (ran.status, ran.out) == (1, "")
     assert "conversation 'short' stays as it is: nothing can be forgotten" in ran.err
+    assert "; its last 1 stay until a model was shown them: send it the View" in ran.err
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append(
+            "few", [Message(source=source, content="ok") for source in ("user", "agent", "user")], expected_version=0
+        )
+    for option, grew in (("--dry-run", "would grow"), ("--json", "grew")):
+        assert re.search(rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense", "few", option).err)
 
 
 def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(foldlog, work, monkeypatch, config):

@@ -30,7 +30,7 @@ from foldlog.condensers import (
     on_a_model,
     reports_of,
 )
-from foldlog.condensers.models.estimate import tokens_of
+from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.projections import View, normalize
 
@@ -79,7 +79,9 @@ def run(
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
-            tokens = tokens_of(made.before, counter), tokens_of(made.after, counter)
+            tokens = tokens_of(made.before, counter or ESTIMATE), tokens_of(made.after, counter or ESTIMATE)
+    if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
+        terminal.note(f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,} tokens")
     document = _document(conversation, dry_run, made, tokens, counter)
     return terminal.answer(document, lambda: _show(conversation, dry_run, made, tokens, counter))
 
