@@ -6,9 +6,8 @@ The records of a session are those of an export, in the order in which OpenCode 
     {"info": {"id", "projectID", "title", …}}                 the session, at the end because each change is in it
 
 docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in other words. A message
-without an event is an Annotation, and so is an answer that failed. The session is an Annotation with its title; one
-that was reverted (``revert``) takes back the messages from there on. OpenCode writes parts and messages again, so a
-session grows by retractions: see ``Format.rewritten``.
+without an event is an Annotation, and so are an answer that failed and the session, with its title. A session that was
+reverted takes back the messages from ``revert`` on. Parts and messages are written again: see ``Format.rewritten``.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ _has_info, _is_message = has(info=dict), has(info=dict, parts=list)
 
 
 def _is_session(record: Any) -> bool:
-    is_alone = _has_info(record) and record.keys().isdisjoint(("parts", "messages"))
-    return is_alone and "sessionID" not in record["info"]
+    return _has_info(record) and record.keys().isdisjoint(("parts", "messages")) and "sessionID" not in record["info"]
 
 
 def _session_in(record: Any) -> str | None:
@@ -78,9 +76,7 @@ _UNREAD = "OpenCode has not yet moved this into its database, so it is not read;
 
 
 class _Sessions(FileReader):
-    """Finds sessions in databases and storage folders. OpenCode leaves its storage behind when it moves to a database:
-    a session that the database beside a storage has is not read from the storage.
-    """
+    """Finds sessions in databases and in storage folders, there without those that moved to the database beside it."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
         if not begin:
@@ -135,18 +131,22 @@ def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iter
 
 
 def _records(read: Callable[[str, str], Iterator[Located]], session: str) -> Iterator[Located]:
-    """Yield the messages of a session, and the session. A message is not read without all of its parts."""
+    """Yield the messages of a session, each with the parts that can be read, and the session."""
     for message in read("message", session):
         parts = [] if message.problem else [*read("part", text_or_empty(within(message.value, "id")))]
-        told = {"info": message.value, "parts": [part.value for part in parts]}
-        yield from [part for part in parts if part.problem] or [message._replace(value=told)]
-    yield from (each._replace(value={"info": each.value}) for each in read("session", session))
+        whole = {"info": message.value, "parts": [part.value for part in parts if not part.problem]}
+        *others, last = [part for part in parts if part.problem] or [message]
+        yield from (each._replace(value=None) for each in others)
+        yield last._replace(value=None if message.problem else whole)
+    for told in read("session", session):
+        yield told if told.problem else told._replace(value={"info": told.value})
 
 
 # -- records to events ------------------------------------------------------------------------------------------------
 
+_UNTOLD = ("agent", "snapshot", "patch", "retry")
 _WORDS = {
-    **dict.fromkeys(("agent", "step-start", "step-finish", "snapshot", "patch", "retry"), ""),
+    **dict.fromkeys((*_UNTOLD, "step-start", "step-finish"), ""),
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
@@ -191,7 +191,7 @@ class _Decoder(FollowingDecoder):
             is_aborted = within(info, "error", "name") == "MessageAbortedError"
             is_said = is_aborted and any(part.get("type") not in ("step-start", "reasoning") for part in parts)
             if not self._condense(read, info, parts) and (is_said or not info.get("error")):
-                _read_response(read, parts)
+                _read_response(read, [part for part in parts if kind_of(part) not in _UNTOLD])
         elif role == "user":
             read.parts = _told([part for part in parts if part.get("mime") not in _IN_WORDS])
             told = {part.get("synthetic") is True for part in parts if part.get("type") == "text"}
@@ -248,7 +248,7 @@ def _told(parts: list[_Part]) -> list[_Part]:
 def _result(state: _Part) -> _Part:
     """Return what a model is told of a call, and whether that is an error."""
     match state:
-        case {"status": "completed", "time": {"compacted": int()}}:
+        case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
         case {"status": "completed"}:
             return {"content": said([*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))])}

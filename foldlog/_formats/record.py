@@ -43,7 +43,9 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value, or the problem in its place: ``source`` is a file in which it is on a line, or says the place."""
+    """A JSON value, or the problem in its place, with the rest of the value where that can be read. ``source`` is a
+    file in which it is on a line, or says the place.
+    """
 
     line: int
     offset: int

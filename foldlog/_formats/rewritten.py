@@ -126,9 +126,10 @@ def mended(
         is_edited = is_log and sum(gone[keys[at]] > 0 for at in range(place, border)) > len(unread)
         lost = [standing[at].record for at in range(place, min(stop, len(keys))) if gone[keys[at]] and not is_edited]
         for each, problem in zip_longest(lost[: len(unread)], unread):
-            if each is not None:
+            is_filled = each is not None and not is_same(each, problem.value)  # more is stored than can be read
+            if is_filled:
                 yield Located(problem.line, problem.offset, each)
-            yield problem if each is None else problem._replace(value=FILLED)
+            yield problem._replace(value=FILLED) if is_filled else problem
         place = next_place + 1 if next_place is not None else stop
         unread.clear()
         if located is not None:

@@ -166,6 +166,10 @@ _NOTHING_SENT = (
 )
 
 
+def _is_readable(located: Located) -> bool:
+    return located.problem is None or not (located.value is None or located.value is FILLED)
+
+
 def _is_sent(event: Event) -> bool:
     """Return whether a View shows words or a call to a model."""
     says = event.shown and not isinstance(event, Annotation)
@@ -329,7 +333,7 @@ class Source:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        readable = (located.value for located in records if located.problem is None)  # a decoder counts only these
+        readable = (each.value for each in records if _is_readable(each))  # a decoder counts only these
         decoder = self.rules.reader(readable, options)
         self._find_all(str(self.path), options)
         is_sent: bool | None = None  # None while there is no event
@@ -341,6 +345,7 @@ class Source:
                     self.is_whole = False
                     before = None if located.value is FILLED else (number, decoder.next_id)
                     self._find(located.place, located.problem, before)
+                if not _is_readable(located):
                     continue
                 if number < len(starts):
                     decoder.skip_to(starts[number])

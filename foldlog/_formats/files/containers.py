@@ -52,8 +52,8 @@ def history_in(path: Path, located: Located, number: str, names: Names, recogniz
     if found_at is None:
         return ImportFinding(place, "no history in it")
     key, format = found_at
-    name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
     answer, usage = format.beside(value, arrays[key])
+    name = names.of(value, number=number, conversation=format.conversation([*answer, *arrays[key]]))
     return Found(name, format, path, held_in(path, located.line, [*arrays[key], *answer]), usage=usage)
 
 
@@ -129,7 +129,7 @@ def history_of(
         else [container.problem]
     )
     return Found(
-        names.of(container.fields, number=number, conversation=format.conversation(arrays[key])),
+        names.of(container.fields, number=number, conversation=format.conversation([*answer, *arrays[key]])),
         format,
         path,
         Array(path, offset=offset, line=line, key=key, after=after),

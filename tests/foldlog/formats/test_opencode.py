@@ -128,6 +128,15 @@ def test_every_part_is_what_the_model_was_shown():
     ]
 
 
+def test_a_patch_among_calls_ends_no_response_and_a_result_is_cleared_at_any_time():
+    patch, step = {"type": "patch", "hash": "h", "files": []}, {"type": "step-start"}
+    cleared = call("b", "b.py", time={"compacted": 1.5})
+    calls = list(read(answer(1, call("a", "a.py"), patch, cleared, step, call("c", "c.py"))))
+    assert [each.response_id for each in calls if isinstance(each, Action)] == ["msg_1", "msg_1", "msg_1/1"]
+    results = [each.content for each in calls if isinstance(each, Observation)]
+    assert results == ["a.py", "[Old tool result content cleared]", "c.py"]
+
+
 @pytest.mark.parametrize("places", [["odd", "text", "tool"], ["tool", "odd"], ["odd"]])
 def test_a_part_of_the_model_of_an_unknown_kind_is_shown_as_it_is(places):
     odd, tool = {"type": "odd", "odd": "hidden words"}, {"type": "tool", "callID": "k", "tool": "f", "state": {}}
@@ -202,6 +211,14 @@ def test_an_export_is_the_document_that_opencode_imports(foldlog, tmp_path):
     assert foldlog("export", "ses_1", "--output", "b.json").status == 0
     assert json.loads((tmp_path / "b.json").read_text()) == json.loads(path.read_text())
     assert json.loads(foldlog("export", "ses_1").out) == json.loads(path.read_text())
+
+
+def test_an_export_whose_messages_name_no_session_has_the_name_of_its_session(tmp_path):
+    messages = [{**each, "info": {**each["info"]}} for each in MESSAGES]
+    for each in messages:
+        del each["info"]["sessionID"]
+    (source,) = open_sources([exported(tmp_path / "a.json", [*messages, SESSION])], format=OPENCODE)
+    assert source.name == "ses_1"
 
 
 # -- growth -----------------------------------------------------------------------------------------------------------
@@ -296,7 +313,7 @@ def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
         opened.execute("UPDATE message SET data = NULL WHERE id = 'msg_1'")
         opened.commit()
     (source,) = open_sources([path])
-    assert [len(record.get("parts", ())) for record in source.records()] == [7, 0]
+    assert [len(record.get("parts", ())) for record in source.records()] == [len(MESSAGES[1]["parts"]) - 1, 7, 0]
     assert [finding.place for finding in source.findings] == [f"{path}, message msg_1", f"{path}, part prt_2_02"]
 
 
@@ -318,7 +335,8 @@ def test_a_damaged_part_leaves_its_stored_message_in_its_place(make, cut, tmp_pa
         assert "prt_2_02" in foldlog("import", tmp_path / "first", "--db", "other.db").err
         assert "incomplete" in foldlog("attributes", "ses_1", "--db", "other.db").out
         with open_store("other.db") as store:
-            assert list(encode(store.events("ses_1"), "opencode")) == [IN_ORDER[0], *IN_ORDER[2:]]
+            rest = {**IN_ORDER[1], "parts": [each for each in IN_ORDER[1]["parts"] if each["id"] != "prt_2_02"]}
+            assert list(encode(store.events("ses_1"), "opencode")) == [IN_ORDER[0], rest, *IN_ORDER[2:]]
         shutil.rmtree(tmp_path / "first") if make is stored else (tmp_path / "first").unlink()
     for name, records, is_cut, events in [
         ("whole", [*messages, about], False, None),
