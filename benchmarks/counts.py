@@ -111,13 +111,13 @@ def count_all(length: int) -> dict[str, Count]:
     with tempfile.TemporaryDirectory() as folder, traced(statements):
         url = f"sqlite:///{Path(folder)}/counts.db"
         with open_store(url) as store:
+            views = Views(store)
+            store.register(views)
             store.ingest("c", history(length))
             imported, nth = list(history(length)), count()
             found["import, an event"] = counted(
                 lambda: store.ingest(f"imported {next(nth)}", imported), length
             )._replace(statements=0)  # in how many transactions depends on the clock
-            views = Views(store)
-            store.register(views)
             views.current("c")
             said = Message(source="user", content="hello " * 20)
             for _ in range(3):
