@@ -141,8 +141,8 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
             with suppress(KeyboardInterrupt), terminal.working(str(to), "events") as update:  # it ends so
                 follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()
-            terminal.note(f"{count(follower.view.events, 'event')} added to {to}")
             _warn_of_damaged(to, follower.view.derived.damaged)
+        terminal.note(f"{count(follower.view.events, 'event')} added to {to}")
 
 
 def _warn_of_damaged(to: Path | None, damaged: Iterable[DamagedDocument]) -> None:
