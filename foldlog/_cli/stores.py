@@ -88,22 +88,15 @@ def _opened(url: str) -> Store:
     try:
         return open_store(url)
     except StoreUnusable as error:
-        path = path_of(url)
-        kind = None if path is None else _kind_of(Path(path))
-        if kind is None:
-            raise Refused(str(error)) from error
-        use_store(None)  # this file is not a store
-        raise Refused(f"{path} is {kind}, not a store; '{command('import', path)}' adds it to a store") from error
+        from foldlog.formats import NotAHistory, detect
 
-
-def _kind_of(path: Path) -> str | None:
-    """Return what a file is that can be imported; None for another file."""
-    from foldlog.formats import NotAHistory, detect
-
-    try:
-        return f"a history ({detect(path)})"
-    except (OSError, NotAHistory):
-        return None
+        path, problem = path_of(url), str(error)
+        with suppress(OSError, NotAHistory):
+            if path is not None:
+                problem = f"{path} is a history ({detect(path)}), not a store; "
+                use_store(None)  # this file is not a store
+                problem += f"'{command('import', path)}' adds it to a store"
+        raise Refused(problem) from error
 
 
 def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) -> Store:

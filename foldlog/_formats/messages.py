@@ -23,7 +23,7 @@ from foldlog._formats.blocks import (
     returned,
     with_results,
 )
-from foldlog._formats.packing import json_of
+from foldlog._formats.packing import json_text
 from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, text_or_empty, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
@@ -158,7 +158,7 @@ class MessageReader:
         arguments = {"input": text} if text is not None else fields.get("arguments")
         if not isinstance(arguments, dict | str | None):
             self.refuse(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
-            arguments = _text(arguments)
+            arguments = json_text(arguments)
         taken = ("type", "name", id_key, "arguments" if text is None else "input")
         return Action(
             tool=tool or "",
@@ -218,7 +218,7 @@ class MessageReader:
         parts = [output] if isinstance(output, dict) else output
         has_parts = isinstance(parts, list) and all(map(kind_of, parts))
         return Observation(
-            content=self.content(parts, "an output") if has_parts else _text(output),
+            content=self.content(parts, "an output") if has_parts else json_text(output),
             call_id=call_id,
             is_error=item.get("status") == "failed",
             meta=self.rest("item", item, id_key, *used, *_OF_PLAIN.get(kind, ())),
@@ -268,13 +268,13 @@ class MessageReader:
         """Return the parts of a content. A part that is neither a text nor a map is refused, and a text without one."""
         if not isinstance(given, str | list):
             self.refuse(f"the content of {of} is {short(given)}; give a text or a list of parts")
-            given = _text(given)
+            given = json_text(given)
         parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
         for place, part in enumerate(parts):
             text = part.get("text") if isinstance(part, dict) and part.get("type") in _TEXTS else ""
             if not isinstance(part, dict | str) or not isinstance(text, str):
                 self.refuse(f"part {place} of {of} is {short(part)}; a part is a map: {{'type': 'text', 'text': 'hi'}}")
-        return [part if isinstance(part, dict) else {"type": "text", "text": _text(part)} for part in parts]
+        return [part if isinstance(part, dict) else {"type": "text", "text": json_text(part)} for part in parts]
 
 
 READER: Final = MessageReader()
@@ -290,11 +290,6 @@ def calls_in(message: Part) -> list[Any]:
 
 def _of(blocks: Sequence[Part], *kinds: str) -> list[Part]:
     return [block for block in blocks if block.get("type") in kinds]
-
-
-def _text(value: Any) -> str:
-    """Return a text as it is, and the JSON text of another value."""
-    return value if isinstance(value, str) else json_of(value).decode()
 
 
 def _content(parts: Sequence[Part]) -> Content:

@@ -295,6 +295,11 @@ def _sample(format: str, version: str) -> bytes:
     return sample.read_bytes() if sample.is_file() else b""
 
 
+def json_text(value: Any) -> str:
+    """Return a text as it is, and the JSON text of another value."""
+    return value if isinstance(value, str) else json_of(value).decode()
+
+
 def json_of(value: Any) -> bytes:
     """Return the JSON text of a record: ASCII where strict JSON cannot hold it. Raises ``InvalidEvent``."""
     try:

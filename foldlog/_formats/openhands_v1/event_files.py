@@ -14,7 +14,7 @@ from foldlog._formats.json_text import parse
 from foldlog._formats.live import Encoder
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
-from foldlog._formats.packing import events_of, json_of, parts_of, place_of
+from foldlog._formats.packing import events_of, json_text, parts_of, place_of
 from foldlog._formats.record import dicts_in, usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import (
@@ -218,11 +218,6 @@ def parsed(text: str) -> Any:
         return parse(text.encode())
     except ValueError:
         return text
-
-
-def json_text(value: Any) -> str:
-    """Return the JSON text of a record, as the SDK writes it; a text as it is."""
-    return value if isinstance(value, str) else json_of(value).decode()
 
 
 def normal_path(path: str) -> str:
