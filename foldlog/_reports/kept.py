@@ -27,6 +27,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import utf8
 
 _TOGETHER = 200
 """Conversations in one transaction."""
@@ -71,7 +72,7 @@ class KeptBeside:
         }
 
     def _records(self, conversations: Sequence[str]) -> dict[str, tuple[int, Record | None]]:
-        ids = sorted(conversations, key=_in_order)
+        ids = sorted(conversations, key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         records: dict[str, tuple[int, Record | None]] = {}
         for first, last in spans:
@@ -112,7 +113,7 @@ class KeptBeside:
         database, tried = self._store.database, set[str]()
 
         def write(transaction: Transaction) -> None:
-            for name in sorted(new, key=_in_order):
+            for name in sorted(new, key=utf8):
                 with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
                     found = find_begun(database, transaction, name)
                     if found is None or (found.sealed_key is None and database.settings.keys is not None):
@@ -171,7 +172,3 @@ def value_of(body: bytes, kind: Any = Any) -> Any:
         return _decoder(kind).decode(body)
     except ValueError:  # a text that is not Unicode, or NaN
         return convert(json.loads(body), kind, str_keys=True)
-
-
-def _in_order(conversation: str) -> bytes:
-    return conversation.encode("utf-8", "surrogatepass")

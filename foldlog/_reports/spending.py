@@ -104,10 +104,8 @@ class Spending(Struct):
         """Return all calls together, without replies whose hashes were ``seen``. If the source ``lacks`` some, these
         stay as no calls: they have the mark.
         """
-        replies = [*self.replies.items()]
-        if seen:
-            replies = [(name, _no_call(it) if _hash(name, it) in seen else it) for name, it in replies]
-        calls = summed(chain(self.calls, self.runs, (told for _, told in replies if told.calls or self.lacks)))
+        replies = (_no_call(it) if seen and _hash(reply, it) in seen else it for reply, it in self.replies.items())
+        calls = summed(chain(self.calls, self.runs, (told for told in replies if told.calls or self.lacks)))
         return [one._replace(usage={**LACKING, **one.usage}) for one in calls] if self.lacks else calls
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from foldlog import _documents as documents
 from foldlog.eventstore import EventStoreError, StoreUnavailable
 from foldlog.eventstore.recorders.sqlite import process_forks
+from foldlog.eventstore.recorders.types import utf8
 
 MARK_START, MARK_END = "\x02", "\x03"
 """The marks around the found words in a snippet, until the snippet is read."""
@@ -160,7 +161,7 @@ def conditions_of(wanted: Wanted, conversation: str, mark: str) -> tuple[str, li
     if wanted.within:
         conditions += f" AND ({' OR '.join([f'({conversation} = {mark} AND t.id < {mark})'] * len(wanted.within))})"
         for name, below in wanted.within:
-            values += (id_bytes(name), _NO_END if below is None else below)
+            values += (utf8(name), _NO_END if below is None else below)
     if wanted.kinds:
         conditions += f" AND t.kind IN ({', '.join([mark] * len(wanted.kinds))})"
         values += sorted(wanted.kinds)
@@ -169,10 +170,6 @@ def conditions_of(wanted: Wanted, conversation: str, mark: str) -> tuple[str, li
             conditions += f" AND t.at {comparison} {mark}"
             values.append(moment)
     return conditions, values
-
-
-def id_bytes(conversation: str) -> bytes:
-    return conversation.encode("utf-8", "surrogatepass")
 
 
 def id_of(stored: bytes) -> str:

@@ -21,11 +21,11 @@ from foldlog._search.hits import (
     Wanted,
     conditions_of,
     hit_of,
-    id_bytes,
     marked,
 )
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.setup import command_of_owner
+from foldlog.eventstore.recorders.types import utf8
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -127,7 +127,7 @@ class PostgresTables(SearchTables):
         self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
     ) -> bool:
         rows = [
-            (one.position, id_bytes(one.conversation), *one[2:7], text, self._words, _plain(text[:_LONGEST]))
+            (one.position, utf8(one.conversation), *one[2:7], text, self._words, _plain(text[:_LONGEST]))
             for one in texts
             for text in [one.text.replace("\x00", " ")]
         ]
@@ -139,7 +139,7 @@ class PostgresTables(SearchTables):
                 connection.cursor().executemany(self._sql(_ADD), rows)
                 facts = {"position": str(position), "unread": str(int(self._value(connection, "unread") or 0) + unread)}
                 for name, before, ids in removals:
-                    asked = (id_bytes(name), id_bytes(name), before, ids and list(ids), ids and list(ids))
+                    asked = (utf8(name), utf8(name), before, ids and list(ids), ids and list(ids))
                     if connection.execute(self._sql(_REMOVE), asked).rowcount:
                         connection.execute(self._sql(_LEAVE_BYTES))
                 self._set(connection, facts)

@@ -21,10 +21,10 @@ from foldlog._search.hits import (
     Wanted,
     conditions_of,
     hit_of,
-    id_bytes,
 )
 from foldlog.eventstore import StoreUnavailable
 from foldlog.eventstore.recorders.sqlite import process_forks
+from foldlog.eventstore.recorders.types import utf8
 
 _APPLICATION_ID = 0x666C7378
 _PATIENCE_S = 60.0
@@ -153,7 +153,7 @@ class SQLiteTables(SearchTables):
 
     def _remove(self, removal: Removal) -> None:
         execute = self._connection.execute
-        found = execute("SELECT key FROM conversations WHERE id = ?", (id_bytes(removal.conversation),)).fetchone()
+        found = execute("SELECT key FROM conversations WHERE id = ?", (utf8(removal.conversation),)).fetchone()
         if found is None:
             return
         condition, values = "conversation = ? AND position < ?", (*found, removal.position)
@@ -234,7 +234,7 @@ class SQLiteTables(SearchTables):
 
     def _key(self, conversation: str) -> int:
         execute = self._connection.execute
-        name = id_bytes(conversation)
+        name = utf8(conversation)
         row = execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
         return int(row[0] if row else execute("INSERT INTO conversations (id) VALUES (?)", (name,)).lastrowid or 0)
 
