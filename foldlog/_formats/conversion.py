@@ -147,18 +147,13 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
     """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
     if dialect == "openai":
-        thinking = {turn.positions: _kept(turn.thinking) for turn in turns(view.events, view.fit_positions)}
+        thinking = {turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)}
         return [
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
         ]
     prompt = view.system_prompt if dialect == "anthropic" else ""  # there is no role of a system
     return [*([{"role": "user", "content": prompt}] if prompt else ()), *view.to_messages(dialect)]
-
-
-def _kept(thinking: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return thinking without the marks of what was cleared."""
-    return tuple(block for block in thinking if block.get("type") != "cleared")
 
 
 def _events_sent(view: View) -> list[Event]:
@@ -171,7 +166,7 @@ def _events_sent(view: View) -> list[Event]:
             is_last = call is turn.calls[-1]  # it takes what was said and thought after it
             told: dict[str, Any] = {"id": len(sent), "call_id": call.id, "response_id": f"reply-{begin}"}
             told["thought"] = joined(said if is_last else islice(said, len(call.positions)))
-            told["thinking"] = _kept(thoughts if is_last else islice(thoughts, len(call.thinking)))
+            told["thinking"] = tuple(thoughts if is_last else islice(thoughts, len(call.thinking)))
             form = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
             sent.append(replace(call.action, **{**_PLAIN, **told, "meta": form}))
         for cause, call in enumerate(turn.calls, begin):
@@ -182,7 +177,7 @@ def _events_sent(view: View) -> list[Event]:
             if turn.role == "system":
                 sent.append(SystemMessage(**told, tools=shown[0].tools))
             elif turn.role == "assistant":
-                sent.append(Message(**told, source="agent", thinking=_kept(thoughts)))
+                sent.append(Message(**told, source="agent", thinking=turn.thinking))
             else:
                 sent.append(Message(**told, source="user" if shown[0].source == "user" else "environment"))
     return sent

@@ -94,7 +94,8 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
         for number, place in enumerate(group, 1):
             event: Any = shown[place]
             parts += parts_of(words_of(event))
-            thinking += (*reasoning.get(place, ()), *event.thinking) if role == "assistant" else ()
+            thoughts = (*reasoning.get(place, ()), *event.thinking) if role == "assistant" else ()
+            thinking += tuple(block for block in thoughts if block.get("type") != "cleared")  # what stands for thinking
             observation = shown[found.answers.get(place, place)]
             if role == "assistant" and isinstance(observation, Observation):
                 own = where[before[0] : number], thinking[before[1] :], parts[before[2] :]
@@ -142,8 +143,7 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
             groups.append([place])
             continue
         number = number_of.get(place)
-        known = None not in (number, calls)
-        if not reply or (number != calls if known else begins_reply(event, shown[reply[-1]])):
+        if not reply or (number != calls if None not in (number, calls) else begins_reply(event, shown[reply[-1]])):
             reply, calls = [], None
             groups.append(reply)
         reply.append(place)
