@@ -158,7 +158,9 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     if type(output) is dict and type(output.get("content")) is str:
         extras = {key: value for key, value in output.items() if key != "content"}
         payload = {**payload, "output": output["content"]}
-    event = READER.item({**payload, "output": unmarked(payload["output"])} if "output" in payload else payload)
+    elif output is not None:
+        payload = {**payload, "output": unmarked(output)}
+    event = READER.item(payload)
     if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
         event = replace(event, source=event.source if event.source == "agent" else "environment")
     if isinstance(event, Observation):
