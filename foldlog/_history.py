@@ -469,9 +469,8 @@ class History:
         """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
         ``call_id`` may be the call itself, as ``open_calls`` has it.
 
-        ``content`` is a text, or parts in the shape of OpenAI's chat, each with its ``type``; any other value that is
-        JSON is shown as its text. ``extras`` are kept and not shown to the model. A repeated ``idempotency_key`` with
-        the same result appends nothing and returns the recorded event.
+        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON, which is shown as its text.
+        ``extras`` are kept and not shown. A repeated key with the same result appends nothing, and returns the event.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
         accepts such an observation, as imports do), ``InvalidArgument`` for a part that is a text without its text, and

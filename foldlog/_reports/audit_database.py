@@ -110,7 +110,8 @@ class AuditTables:
         self._to_confirm = True
         """Whether something was removed from the store before the present position, and that is not confirmed."""
         self._database = open_database(store, path)
-        if self._newest() > store.database.last_position:  # the store was restored, and not written to since
+        (newest,) = self._database.execute("SELECT coalesce(max(position), 0) FROM followed").fetchone()
+        if newest > store.database.last_position:  # the store was restored, and not written to since
             self._begin_again()
 
     @property
@@ -136,7 +137,7 @@ class AuditTables:
             for one in batch:
                 self.touched.add(one.conversation)
                 if isinstance(one, CorruptEvent):
-                    self._leave_out(_damaged(one))
+                    self._leave_out(DamagedDocument.of(one, event=one.event_id))
                     continue
                 match one.event:
                     case Erased():
@@ -174,7 +175,7 @@ class AuditTables:
                 with self._transaction():
                     for one in chunk:
                         if isinstance(one, CorruptEvent):
-                            self._leave_out(_damaged(one))
+                            self._leave_out(DamagedDocument.of(one, event=one.event_id))
                     self._add([one for one in chunk if isinstance(one, Recorded)])
                 on_events(len(chunk))
             self.touched.add(name)
@@ -192,7 +193,7 @@ class AuditTables:
                         self._describe(name)
                     continue
                 except CorruptEvent as error:
-                    lost = _damaged(error)
+                    lost = DamagedDocument.of(error, event=error.event_id)
                 except DatabaseError as error:
                     lost = DamagedDocument(conversation=name, event=0, problem=str(error))
                 self._to_confirm = True  # what was erased of it may still be here
@@ -228,10 +229,6 @@ class AuditTables:
             if not connection.in_transaction:
                 connection.execute("BEGIN IMMEDIATE")
             yield
-
-    def _newest(self) -> int:
-        """Return the newest position of the store that it knows something of."""
-        return int(self._database.execute("SELECT coalesce(max(position), 0) FROM followed").fetchone()[0])
 
     def _follow(self, scope: str, position: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO followed VALUES (?, ?)", [scope, position])
@@ -325,10 +322,6 @@ class AuditTables:
             "state": self._state(conversation),
         }
         table_of(self._database, "conversations").insert(described, replace=True)
-
-
-def _damaged(error: CorruptEvent) -> DamagedDocument:
-    return DamagedDocument(conversation=error.conversation, event=error.event_id, problem=error.problem)
 
 
 def _missing(store: Store, database: Database, conversation: str) -> Iterator[Recorded | CorruptEvent]:

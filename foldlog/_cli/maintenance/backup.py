@@ -42,8 +42,7 @@ def run(
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )
-    document = BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems)
-    terminal.answer(document, told)
+    terminal.answer(BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems), told)
     for name, finding in findings:
         tell = terminal.note if finding.needs_key or finding.unfinished else terminal.warn
         tell(str(finding) if name is None else f"conversation {name!r}, {finding}")

@@ -27,7 +27,7 @@ from foldlog._documents import (
 )
 from foldlog._maintenance import Maintenance, Published, Verdict
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationRow, from_microseconds
+from foldlog.eventstore import from_microseconds
 
 
 def run(
@@ -92,17 +92,13 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
     with open_existing(db) as store:
         rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
         if as_json:
-            heads = HeadsDocument(store=store.database.uuid, heads=streamed(map(_head, rows)))
-            terminal.emit_list(heads, exact=True)
+            heads = (
+                HeadDocument.of(one, conversation=one.id, generation=one.generation or msgspec.UNSET) for one in rows
+            )
+            terminal.emit_list(HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True)
         else:
             for row in rows:
                 terminal.say(f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}")
-
-
-def _head(row: ConversationRow) -> HeadDocument:
-    return HeadDocument(
-        conversation=row.id, version=row.version, head=row.head, generation=row.generation or msgspec.UNSET
-    )
 
 
 class _Found:

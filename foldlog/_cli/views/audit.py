@@ -117,8 +117,7 @@ def run(
         events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
         of = count(updated.conversations, "conversation")
         told += f"\naudit database: {events} and {condensations} added, of {of}"
-    added = UNSET if updated is None else updated
-    terminal.answer(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=added), told)
+    terminal.answer(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=updated or UNSET), told)
     for finding in findings:
         terminal.warn(finding)
     if updated is not None and updated.rebuilt:
