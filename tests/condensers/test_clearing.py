@@ -12,6 +12,7 @@ from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, Clear
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, Message, open_store
 from foldlog.projections import Views, begins_reply
+from foldlog.projections.messages.turns import turns
 from tests.condensers.made import SYSTEM, answer, call, message, pair, plan, shown, viewed
 
 BIG = "word " * 400
@@ -131,4 +132,5 @@ def test_a_loop_stays_whole_without_its_thinking():
     view = viewed(message("1"), thought(1), pair(2), pair(3), message("2"), thought(4))
     result = shown(ClearThinkingCondenser().condense(view))
     assert is_masked(result[1])
+    assert [turn.thinking for turn in turns(result, result.fit_positions) if turn.calls] == [(), (), (), BLOCK]
     assert result.with_events(result.events).cut_points == view.cut_points
