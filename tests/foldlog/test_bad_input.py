@@ -153,10 +153,10 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
         write(f"many/h{number}.jsonl", [said(0, "one"), said(1, "two")])
     ingest = Store.ingest
 
-    def fills_up(store, conversation, events):
+    def fills_up(store, conversation, events, **options):
         if conversation == "many/h2" or conversation == "h2":
             raise StoreUnavailable("cannot write to foldlog.db: database or disk is full")
-        return ingest(store, conversation, events)
+        return ingest(store, conversation, events, **options)
 
     with monkeypatch.context() as disk:
         disk.setattr(Store, "ingest", fills_up)

@@ -93,10 +93,7 @@ def run(
         str,
         typer.Option("--prefix", metavar="TEXT", show_default=False, help="A text before the id of each conversation."),
     ] = "",
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Read files too that are unchanged since they were imported, and compare them."),
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Read unchanged files too, and compare them.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Import what grows and what is new, until Ctrl-C.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
@@ -105,8 +102,8 @@ def run(
     """Import histories from files and folders. Importing the same source again adds only new events.
 
     A record that cannot be read is named, and all others are imported. A history without a name gets its file's
-    (kite), with the folder's if you import that or if the name is common (FOLDER/chat1). An unchanged file is
-    not opened again, unless its last import had findings.
+    (kite), with the folder's if you import that or the name is common (FOLDER/chat1). Unchanged files
+    are not opened again, unless they had findings.
 
     Example: foldlog import --from claude-code
     """

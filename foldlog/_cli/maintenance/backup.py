@@ -25,7 +25,7 @@ def run(
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
     The copy is a complete store; 'foldlog restore' puts it in the place of a store. Exit status 1 if the copy is
-    damaged; the store then has the same damage. A conversation whose key is not given is copied unchecked, with a note.
+    damaged, as the store then is. A conversation whose key is not given is copied unchecked, with a note.
 
     Example: foldlog backup monday.db
     """
