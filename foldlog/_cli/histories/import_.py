@@ -103,7 +103,7 @@ def run(
 
     A record that cannot be read is named, and all others are imported. A history without a name gets its file's
     (kite), with the folder's if you import that or the name is common (FOLDER/chat1). Unchanged files
-    are not opened again, unless they had findings.
+    are skipped, unless they had findings.
 
     Example: foldlog import --from claude-code
     """
