@@ -135,16 +135,20 @@ def joined_text(content: Content) -> str:
 _SECONDS_LEAST, _MILLISECONDS_LEAST = 10**8, 10**11
 """The least numbers that are taken for such a time: of 1973, and of the year 5138 if they were seconds."""
 
+_NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
+"""What programs write where they have no time, with a zone and without."""
 SourceTime = tuple[datetime | None, str | None]
 """The time of a record as an event has it: a timestamp if the source names its zone, else the ``origin.time``."""
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source."""
+    """Return the time in a text of a source; the first moment of 1970 stands for none."""
     if type(text) is not str:
         return None, None
     try:
         time = datetime.fromisoformat(text)
+        if time in _NO_TIMES:
+            return None, None
         if time.tzinfo is None:
             return None, text
         return time if time.tzinfo is UTC else time.astimezone(UTC), None
@@ -181,9 +185,12 @@ def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = No
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that a number of units after 1970 is, by default seconds; None for what is not such a number."""
+    """Return the time that a number of units after 1970 is, by default seconds; None for what is not such a number, and
+    for 0, which stands for none.
+    """
     try:
-        return datetime.fromtimestamp(number / units_per_second, UTC) if type(number) in (int, float) else None
+        is_time = type(number) in (int, float) and number != 0
+        return datetime.fromtimestamp(number / units_per_second, UTC) if is_time else None
     except (ValueError, OverflowError, OSError):
         return None
 

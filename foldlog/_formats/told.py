@@ -56,7 +56,7 @@ def stamp_of(event: Event) -> dict[str, str]:
 
 
 def time_of(event: Event) -> str:
-    """Return the time of an event as text; that of 1970 where it has none, for records that need one."""
+    """Return the time of an event as text; for records that need one that of 1970, read as none, where it has none."""
     return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
 
 

@@ -66,7 +66,11 @@ def trajectory(tmp_path):
 def test_usage_is_that_of_each_step_and_the_model_the_agents_unless_the_step_names_one():
     hostile = [step(5, "agent", metrics=7), step(6, "agent", metrics={"prompt_tokens": "1", "cost_usd": []})]
     found = calls_of_imported(read(HEAD, *STEPS, *hostile, TAIL), "atif")
-    assert [(call.model, *used(call)) for call in found] == [("m0", 5, 1, 2, 0.5), ("m1", 7, None, 1, None)]
+    assert [(call.model, *used(call)) for call in found] == [
+        ("m0", 5, 1, 2, 0.5),
+        ("m1", 7, None, 1, None),
+        ("m0", 1, None, None, None),
+    ]
 
 
 def test_a_trajectory_is_imported_grows_and_is_written_as_it_was(trajectory, foldlog, tmp_path):

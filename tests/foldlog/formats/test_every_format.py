@@ -277,6 +277,12 @@ def test_what_is_written_follows_what_was_written_before(format, name, parent):
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_what_has_no_time_has_none_when_it_comes_back(format):
+    times = {(event.timestamp, event.origin.time or None) for event in decode(encode(OURS, format), format)}
+    assert times == {(None, None)}, "some formats have no way to leave a time out: they get that of 1970"
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(format):
     """The events of the first records are the first events of all; the View at every version is a chat."""
     records = RECORDS[format]

@@ -63,7 +63,7 @@ def test_usage_is_that_of_each_response_and_summary():
     hostile = [agent("x", "c", usage=7), agent("y", "x", usage={"input": "1", "cost": 3})]
     events = read(HEAD, user("a", None), agent("b", "a", usage=usage), compaction("c", "b", "a", usage=usage), *hostile)
     calls = [used(call) for call in calls_of_imported(events, "pi")]
-    assert calls == [(325, 300, 40, 0.004), (325, 300, 40, 0.004)]
+    assert calls == [(325, 300, 40, 0.004), (325, 300, 40, 0.004), (1, None, None, None)]
 
 
 def test_a_session_has_its_id_and_its_name(tmp_path, foldlog):
