@@ -21,7 +21,7 @@ from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_m
 from foldlog._formats.openai_chat import message_of, time_of_message
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.told import parts_in
-from foldlog._usage import usage_of
+from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -336,7 +336,8 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
     cost = reply.get("cost", usage.get("cost") if isinstance(usage, dict) else None)
     told = {"model": text_or_none(reply.get("model")), "finish_reason": text_or_none(finish_reason)}
     known = {key: value for key, value in {**told, "usage": usage_of(usage)}.items() if value}
-    return known if type(cost) not in (int, float) else {**known, "cost": cost}
+    paid = cost_of(cost)
+    return known if paid is None else {**known, "cost": paid}
 
 
 # --- values of SDKs ---

@@ -59,6 +59,15 @@ def count_of(value: Any) -> int | None:
         return None
 
 
+def cost_of(value: Any) -> float | None:
+    """Return a cost: a number, or the text of one; None for another value, and below 0."""
+    try:
+        cost = float(value) if type(value) is str else value
+    except ValueError:
+        return None
+    return cost if type(cost) in (int, float) and 0 <= cost < float("inf") else None
+
+
 def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
     """Return the counts of an object, with ``lacking`` where one of them cannot be read."""
     counts: dict[Any, int] = {}

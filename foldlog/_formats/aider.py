@@ -249,7 +249,7 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     counted = {"prompt_tokens": sent if cached <= sent else sent + cached, "completion_tokens": received}
     cost = _COST.search(text, match.start())
     counted |= {name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n}
-    return usage_told(counted, model=model, cost=None if cost is None else float(cost[1]))
+    return usage_told(counted, model=model, cost=cost and cost[1])
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
 def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
     read.meta = usage_in(record)
     model, metrics = dict_or_empty(record.get("modelInfo")), dict_or_empty(record.get("metrics"))
-    cost, tokens = metrics.get("cost"), metrics.get("tokens")
+    cost, tokens = metrics.get("cost") or None, metrics.get("tokens")  # 0 of a model without a price
     if tokens is not None:
         names = {"cached_tokens": "cached", "completion_tokens": "completion"}
         read.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)

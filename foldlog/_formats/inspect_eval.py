@@ -195,7 +195,7 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
         counts = dict_or_empty(usage)
         read.tell(
             model,
-            counts.get("total_cost"),
+            counts.get("total_cost") or None,
             counts,
             prompt_tokens=("input_tokens", "input_tokens_cache_write", "input_tokens_cache_read"),
             cached_tokens="input_tokens_cache_read",

@@ -85,7 +85,7 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     answer = choices[0].get("message") if choices else response
     stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
     tokens = {"prompt_tokens": stats.get("tokens_sent"), "completion_tokens": stats.get("tokens_received")}
-    told = usage_told(tokens, cost=stats.get("instance_cost"), calls=stats.get("api_calls"))
+    told = usage_told(tokens, cost=stats.get("instance_cost") or None, calls=stats.get("api_calls"))
     if not told:
         told = usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost)
         at = time_at(fields.get("timestamp")) if told else None

@@ -264,7 +264,7 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
     counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
-    told = {"model": info.get("modelID"), "reply": info.get("id"), "cost": info.get("cost")}
+    told = {"model": info.get("modelID"), "reply": info.get("id"), "cost": info.get("cost") or None}
     return usage_told(counts, **told, calls=len(flat) if len(flat) > 1 else None)
 
 

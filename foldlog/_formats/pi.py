@@ -99,7 +99,7 @@ class PiDecoder(FollowingDecoder):
         read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
         read.tell(
             message.get("model"),
-            within(message, "usage", "cost", "total"),
+            within(message, "usage", "cost", "total") or None,
             message.get("usage"),
             prompt_tokens=("input", "cacheWrite", "cacheRead"),
             cached_tokens="cacheRead",

@@ -18,13 +18,11 @@ Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import (
     SourceTime,
-    dict_or_empty,
     has,
     joined_text,
     member,
@@ -176,12 +174,9 @@ def _item(url: str, _name: str = "") -> Any:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a response used: its input includes what a cache had. A price is a number or a text of one."""
-    usage = record.get("usage")
-    cost: Any = dict_or_empty(usage).get("cost")
-    with suppress(TypeError, ValueError):
-        cost = float(cost)
-    return usage_told(usage, model=record.get("model_name"), reply=record.get("provider_response_id"), cost=cost)
+    """Return what a response used: its input includes what a cache had."""
+    usage, reply = record.get("usage"), record.get("provider_response_id")
+    return usage_told(usage, model=record.get("model_name"), reply=reply, cost=within(usage, "cost"))
 
 
 FORMAT = PartsFormat(

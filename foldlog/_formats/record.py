@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from foldlog._usage import count_of, usage_of
+from foldlog._usage import cost_of, count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 
 INCOMPLETE = "incomplete"
@@ -22,7 +22,6 @@ is its own.
 LOST_EVENT = -2
 
 _encode = msgspec.json.Encoder().encode
-_TYPES = {"cost": (int, float), "calls": (int,)}
 
 
 class NotAnEvent(EventStoreError, ValueError):
@@ -168,20 +167,25 @@ def count_in(counts: Any, *names: str) -> float | None:
     return nan if None in known else sum(filter(None, known)) if known else None
 
 
-def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, **told: Any) -> dict[str, Any]:
+def usage_told(
+    counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, *, cost: Any = None, **told: Any
+) -> dict[str, Any]:
     """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost``, ``reply`` and ``calls`` as far
     as they are told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of
     ours is their count of this name, or the sum of those of these names, unless their total says that the first has the
-    others in it. A cost of 0 is not known: most logs write it for a model without a price.
+    others in it. Give no cost of 0 of a program that writes 0 for a model without a price.
     """
     if named is not None:
         names = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()}
         sums, firsts = ({ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()} for n in (None, 1))
         *parts, reasoning = [firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")]
         counts = firsts if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning) else sums
-    usage = usage_of(counts)
-    known = {name: each for name, each in told.items() if each and type(each) in _TYPES.get(name, (str,))}
-    return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}
+    usage, paid = usage_of(counts), cost_of(cost)
+    known: dict[str, Any] = {
+        name: each for name, each in told.items() if each and type(each) is (int if name == "calls" else str)
+    }
+    known |= {} if paid is None else {"cost": paid}
+    return {**({"usage": usage} if usage else {}), **known} if usage or paid is not None else {}
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import dict_or_empty, text_or_none, within
 from foldlog._formats.told import id_of_source
-from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, usage_of
+from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, cost_of, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, SystemMessage
@@ -72,7 +72,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         attempts = metrics.get("attempts")
         number = attempts if type(attempts) is int and attempts > 0 else 1
         yield _call(at, model_of(report) or told.get("model"), metrics, number)._replace(by_condenser=True)
-    is_told = told and (told.get("model") or isinstance(told.get("usage"), dict) or _cost(told.get("cost")) is not None)
+    is_told = told.get("model") or isinstance(told.get("usage"), dict) or cost_of(told.get("cost")) is not None
     if is_told and not reports:
         yield _call(at, told.get("model"), told)._replace(by_condenser=isinstance(event, CondensationAction))
 
@@ -80,7 +80,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
 def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
     usage = told.get("usage")
     counted = usage_of(usage if isinstance(usage, dict) else told)
-    return ModelCall(at, _name({"model": model}), counted, _cost(told.get("cost")), calls)
+    return ModelCall(at, _name({"model": model}), counted, cost_of(told.get("cost")), calls)
 
 
 def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[ModelCall]:
@@ -138,13 +138,13 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     replies: dict[str | int, Event] = {}
     for event in events:
         told = event.meta
-        if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
+        if told and (_inner(told, "usage") or cost_of(told.get("cost")) is not None):
             replies[str(told["reply"]) if "reply" in told else event.id] = event
     for last in replies.values():
         told = last.meta
         calls = told["calls"] if type(told.get("calls")) is int else 1
         counted = usage_of(_inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
-        yield _told_by(last, _name(told), counted, _cost(told.get("cost")), calls)
+        yield _told_by(last, _name(told), counted, cost_of(told.get("cost")), calls)
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -190,7 +190,10 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
         if not is_copy(event):  # with copies, the sum has those too
             final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
             model = _name({"model": about.get("model_name")}) if about else model
-    usage, cost = usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}), _cost(final.get("total_cost_usd"))
+    usage, cost = (
+        usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}),
+        cost_of(final.get("total_cost_usd")) or None,
+    )
     if any(count > sum(call.usage.get(name, 0) for call in calls) for name, count in usage.items()) and calls:
         calls[-1] = calls[-1]._replace(usage={**calls[-1].usage, **LACKING})
     elif not calls and (usage or cost):
@@ -234,7 +237,7 @@ def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
         model = event.meta.get("model", model)
         told = _inner(event.meta, "accumulated")
         own, seen = ({} if told == seen else usage_of(_inner(event.meta, "usage"))), told or seen
-        calls = counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))), own)
+        calls = counter.added(_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own)
         yield from (_at_total(call, told) for call in calls)
 
 
@@ -249,7 +252,7 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             told = _inner(metrics)
             model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
-            call = _told_by(event, model, usage, _cost(told.get("accumulated_cost")), use=use)
+            call = _told_by(event, model, usage, cost_of(told.get("accumulated_cost")), use=use)
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
 
 
@@ -300,10 +303,6 @@ def _inner(value: Any, *names: str) -> Mapping[str, Any]:
 
 def _tokens(told: Any) -> int:
     return sum(usage_of(told).get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-
-
-def _cost(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 <= value < float("inf") else None
 
 
 def _name(told: Mapping[str, Any]) -> str:

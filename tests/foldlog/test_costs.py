@@ -63,6 +63,40 @@ def test_usage_has_one_shape_and_no_count_that_nobody_told():
         assert usage_of({"input_tokens": unread}) == LACKING
 
 
+SAID = {"role": "assistant", "content": "a"}
+PAID = [
+    ("openai-chat", {**SAID, "usage": {"prompt_tokens": 9}, "cost": 0.25}, True),
+    ("openai-chat", {**SAID, "usage": {"prompt_tokens": 9, "cost": 0.25}}, True),
+    (
+        "atif",
+        {"step_id": 1, "source": "agent", "message": "a", "metrics": {"prompt_tokens": 9, "cost_usd": 0.25}},
+        True,
+    ),
+    (
+        "anthropic-messages",
+        {**SAID, "modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 9}, "cost": 0.25}},
+        False,
+    ),
+    ("opencode", {"info": {"id": "m", "role": "assistant", "tokens": {"input": 9}, "cost": 0.25}, "parts": []}, False),
+]
+"""A reply of 0.25 dollars as programs tell it, and whether one of 0 costs nothing: some write it without a price."""
+
+
+@pytest.mark.parametrize("format, record, tells_nothing", PAID)
+def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(tmp_path, format, record, tells_nothing):
+    def spent(cost):
+        path = tmp_path / "c.jsonl"
+        path.write_text(json.dumps(record).replace("0.25", json.dumps(cost)) + "\n")
+        with foldlog.open("memory:") as histories:
+            (history,) = histories.import_(path, format=format, findings=print)
+            told = history.stats().document().spent
+        return told.cost, told.costs_recorded
+
+    assert spent(0.25) == spent("0.25") == (0.25, 1)
+    assert spent(0) == spent(0.0) == ((0.0, 1) if tells_nothing else (None, 0))
+    assert spent("free") == spent(-1) == (None, 0)
+
+
 @pytest.mark.parametrize("unread", [300.5, "many", -5])
 @pytest.mark.parametrize(
     "format, record",

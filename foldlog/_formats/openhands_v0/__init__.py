@@ -74,7 +74,7 @@ def _accepts(record: Any) -> bool:
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
     metrics = dict_or_empty(fields.get("metrics", fields))
-    tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost")
+    tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost") or None
     listed = [each for key in ("token_usages", "costs") if type(each := metrics.get(key)) is list]
     calls = max(map(len, listed), default=0)  # a list has one for each
     told = usage_told(tokens, cost=cost, calls=calls)  # events name the model

@@ -54,7 +54,7 @@ def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens, calls = each.get("accumulated_token_usage"), len(dicts_in(each.get("token_usages")))
-        model, cost = each.get("model_name"), each.get("accumulated_cost")
+        model, cost = each.get("model_name"), each.get("accumulated_cost") or None
         if usage := usage_told(tokens, model=model, cost=cost, calls=calls):
             told.append(usage | {"use": use})
     return (), told

@@ -201,7 +201,7 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
     for use, each in metrics.items():
         calls, costs = dicts_in(each.get("token_usages")), dicts_in(each.get("costs"))
         for place in range(counted.get(use, 0), len(calls)):
-            cost = costs[place].get("cost") if len(costs) == len(calls) else None
+            cost = (costs[place].get("cost") or None) if len(costs) == len(calls) else None
             model = calls[place].get("model") or each.get("model_name")
             yield Annotation(name="usage", meta=usage_told(calls[place], model=model, cost=cost))
 

@@ -158,7 +158,8 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
 
     model = first(("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"), str)
     told = {"model": model, "reply": first(("gen_ai.response.id",), str)}
-    cost = first(_COST, int, float) or dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
+    cost = first(_COST, int, float, str)
+    cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total") if cost is None else cost
     used = usage_told({name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost)
     return {name: value for name, value in {**told, **used}.items() if value is not None}
 

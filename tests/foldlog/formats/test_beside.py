@@ -221,7 +221,7 @@ def test_a_run_of_v1_grows_with_its_state_also_after_a_redaction(foldlog, write)
 
 
 def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(foldlog, write):
-    odd = [7, {"reply": [], "at": 5, "cost": "1", "usage": 3, "calls": -2}, {"use": {}, "cost": -1.0, "model": 8}]
+    odd = [7, {"reply": [], "at": 5, "cost": "x", "usage": 3, "calls": -2}, {"use": {}, "cost": -1.0, "model": 8}]
     write_v1(write, [said(0)], agent=metrics(100, 10, 0.25))
     assert foldlog("import", "run").status == 0
     for written in ("text", odd):
