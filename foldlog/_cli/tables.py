@@ -62,10 +62,10 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
                 sys.stdout.write(f"{row[places[0]]}\n")
                 padded[0] = " " * fitted[0]
             below = row[-1] if len(row) > len(columns) and row[-1] else ""
-            line = _GAP.join(padded).rstrip()
+            line = _GAP.join(padded)
             if below and out.width == UNLIMITED:
                 line, below = f"{line}{_GAP}{below}", ""
-            out.write((line, style))
+            out.write((line.rstrip(), style))
             if below:
                 out.write((_GAP + below, "dim"))
             style = ""

@@ -74,6 +74,7 @@ class Losses:
         self._open = set[int | None]()
         """The ids of calls without a result."""
         self._otherwise: dict[tuple[Any, ...], bool] = {}
+        self._replies = set[Any]()
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
         """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
@@ -90,6 +91,9 @@ class Losses:
             self._open.add(event.id)
         self._open.discard(event.cause)
         self._before = event if isinstance(event, Message | SystemMessage | Action | Observation) else self._before
+        if (reply := event.meta.get("reply")) in self._replies and type(reply) is str:  # each has what was spent so far
+            event = replace(event, meta={key: event.meta[key] for key in event.meta if key not in ("usage", "cost")})
+        self._replies |= {reply} if type(reply) is str else set()
         self._sought.append((event, None))
 
     def look_in(self, records: Sequence[Any]) -> None:

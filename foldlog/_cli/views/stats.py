@@ -129,10 +129,10 @@ def _show_models(stats: Stats) -> None:
         *(Column(name, "right", marks=TOKENS, may_go=True) for name in _TOKENS),
         COST,
     )
+    if len(rows) > 1:
+        total = spent(stats.models.values())
+        rows.append(("in all", "", calls_words(total), *[""] * len(_TOKENS), spent_words(total)))
     print_rows(columns, rows)
-    total = spent(stats.models.values())
-    if len(stats.models) > 1:
-        terminal.PrintedLines().write((f"  in all {calls_words(total)} calls: {spent_words(total)}", ""))
 
 
 def _show_condensations(stats: Stats) -> None:

@@ -99,6 +99,9 @@ def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
     assert isinstance(result, Observation) != (name in _WITHOUT_CALLS)
     (note,) = notes
     assert "2 counts of tokens and cost" in note
+    lines = [Message(id=place, source="agent", content=f"{place}", meta={**meta, "reply": "r"}) for place in range(2)]
+    list(encode(lines, name, notes=notes.append))
+    assert "1 count of tokens and cost" in notes[-1], "each line of a reply has what was spent up to it"
     is_error = isinstance(result, Observation) and result.is_error
     assert is_error != ("1 form of a call" in note if name in _WITHOUT_CALLS else "1 error mark" in note)
     assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
