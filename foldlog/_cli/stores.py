@@ -72,13 +72,12 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     use_store(db)
     path = path_of(db)
     is_new = path is not None and not os.path.exists(path)
-    store = _opened(db)
     try:
-        with store:
+        with _opened(db) as store:
             yield store
             is_new = is_new and not may_be_empty
     finally:
-        if is_new and path is not None:
+        if is_new and path is not None and os.path.exists(path):
             with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
                 remove_empty(path)
 

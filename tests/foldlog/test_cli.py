@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog._cli import stores
 from foldlog._cli.application import COMMANDS
 from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import said
@@ -326,6 +327,17 @@ def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     assert importing.returncode == 130
     assert err == "foldlog: interrupted: completed work was kept, no partial data was written\n"
     assert [file.name for file in tmp_path.iterdir()] == ["long.jsonl"]
+
+
+def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monkeypatch):
+    def interrupted(url):
+        open_store(url).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stores, "open_store", interrupted)
+    with pytest.raises(KeyboardInterrupt), stores.open_or_create(str(tmp_path / "new.db")):
+        pass
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
