@@ -32,7 +32,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.projections import View, arguments_of
+from foldlog.projections import View
 from foldlog.projections.messages import DIALECTS
 from foldlog.projections.messages.turns import words_of
 
@@ -68,8 +68,8 @@ class Losses:
         self._counts: Counter[str] = Counter()
         """The number of losses, by a noun in the singular."""
         self._hidden: Counter[str] = Counter()
-        self._sought: list[tuple[Event, list[_Told] | None]] = []
-        """Events with what was not found yet of each; None before a search."""
+        self._sought: list[tuple[Event, list[_Told]]] = []
+        """Events with what was not found yet of each."""
         self._before: Event | None = None
         self._open = set[int | None]()
         """The ids of calls without a result."""
@@ -94,7 +94,7 @@ class Losses:
         if (reply := event.meta.get("reply")) in self._replies and type(reply) is str:  # each has what was spent so far
             event = replace(event, meta={key: event.meta[key] for key in event.meta if key not in ("usage", "cost")})
         self._replies |= {reply} if type(reply) is str else set()
-        self._sought.append((event, None))
+        self._sought.append((event, _told_by(event)))
 
     def look_in(self, records: Sequence[Any]) -> None:
         """Look in these records. If they have the id of a call, or any text of another event, that is written, and what
@@ -102,11 +102,8 @@ class Losses:
         """
         if not records:
             return
-        written, later = _Written(records), list[tuple[Event, list[_Told] | None]]()
+        written, later = _Written(records), list[tuple[Event, list[_Told]]]()
         for event, told in self._sought:
-            if told is None and written.has_all(event):
-                continue
-            told = _told_by(event) if told is None else told
             missing = [each for each in map(written.missing, told) if each.fields]
             is_written = call_id_of(event) in written if isinstance(event, Action) else missing != told
             if is_written:
@@ -115,12 +112,12 @@ class Losses:
                 later.append((event, missing))
         self._sought = later[-_HELD_MAX:]
         for _, told in later[:-_HELD_MAX]:
-            self._count(told or ())
+            self._count(told)
 
     def end(self) -> list[str]:
         """Return what no model was shown, and what is lost, in words. What was not found is lost."""
-        for event, told in self._sought:
-            self._count(_told_by(event) if told is None else told)
+        for _, told in self._sought:
+            self._count(told)
         self._counts[_LACK] = len(self._open) if self._open and self._tells_otherwise(_LACK, _UNANSWERED) else 0
         counts = (self._hidden, self._counts)
         return [", ".join(several(number, noun) for noun, number in each.items() if number) for each in counts]
@@ -293,19 +290,6 @@ class _Written:
 
     def __init__(self, records: Sequence[Any]) -> None:
         self._records, self._json = records, bytes_of(records)
-
-    def has_all(self, event: Event) -> bool:
-        """Return whether all that an event tells is here word for word, as most formats write most events: that takes a
-        fraction of the time of ``missing``.
-        """
-        for noun, value in _values_of(event):
-            is_here = self._json.find(bytes_of(value)) >= 0
-            if not is_here and noun == _GIVEN and isinstance(event, Action):
-                other = value_of(value) if isinstance(value, str) else arguments_of(event)
-                is_here = self._json.find(bytes_of(other)) >= 0
-            if not is_here:
-                return False
-        return True
 
     def missing(self, told: _Told) -> _Told:
         """Return what is told with the fields that are not here."""
