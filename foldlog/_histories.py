@@ -267,7 +267,8 @@ class Histories:
         after the others were imported.
         Durability: on disk when it returns. Cost: the records.
         """
-        from foldlog._importing import HeldTwice, import_source
+        from foldlog._importing import import_source
+        from foldlog._importing.known import HeldTwice
         from foldlog._seen_files import SeenFiles
         from foldlog.formats import open_sources
 

@@ -35,11 +35,7 @@ Make = Callable[[Sequence[Event]], Any]
 _Read = tuple[list[tuple[Any, ...]], list[ImportFinding], int, Any]
 
 
-def _nothing(events: Sequence[Event]) -> None:
-    return None
-
-
-def read_ahead(sources: Iterable[Source], processes: int | None = None, make: Make = _nothing) -> Iterator[Source]:
+def read_ahead(sources: Iterable[Source], make: Make, processes: int | None = None) -> Iterator[Source]:
     """Yield the sources in their order, most of them read already; these have what ``make`` made as ``ahead``.
 
     ``processes`` are as many as this process may use cores, unless given; with one, it is this one. They end with the

@@ -255,10 +255,6 @@ class Source:
         """Yield the records from which ``events`` are made, as JSON values."""
         return (record for record, _ in self.decoded())
 
-    def decoded(self) -> Iterator[tuple[Any, list[Event]]]:
-        """Yield the records, as JSON values, each with the ``events`` that are made of it."""
-        return self._decoded()
-
     def is_part_of(self, whole: Sequence[Any], gone: Container[Any]) -> bool:
         """Return whether it is one of several files, and each of its records is one of these, or has the id of one of
         which something is redacted.
@@ -308,17 +304,19 @@ class Source:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.
         """
-        decoded = self._decoded(growth.starts)
+        decoded = self.decoded(growth.starts)
         for number, (_, events) in enumerate(islice(decoded, growth.same)):
             if growth.is_read_otherwise(number, events):
-                decoded = islice(self._decoded(growth.starts), growth.same, None)
+                decoded = islice(self.decoded(growth.starts), growth.same, None)
                 break
         yield from growth.taking_back(self.format)
         for _, events in decoded:
             yield from events
 
-    def _decoded(self, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:
-        """Yield the records with their events, of which the first ones begin at the ids ``starts``."""
+    def decoded(self, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:
+        """Yield the records, as JSON values, each with the ``events`` that are made of it: of the first ones these
+        begin at the ids ``starts``.
+        """
         self.findings.clear()
         self.findings_count, self.is_whole = 0, True
         for place, problem, _ in self._history.findings:

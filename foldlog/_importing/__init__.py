@@ -24,17 +24,13 @@ from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_b
 from foldlog._formats.tips import marked
 from foldlog._importing.known import (
     AnotherHistory,
+    HeldTwice,
     ReadOtherwise,
+    WasRedacted,
     compare,
     conversation_of,
     is_another,
     without_repeating,
-)
-from foldlog._importing.known import (
-    HeldTwice as HeldTwice,
-)
-from foldlog._importing.known import (
-    WasRedacted as WasRedacted,
 )
 from foldlog._importing.redacted import SHARED_MIN, is_among, made_whole, rewritings
 from foldlog._reports.usage import calls_of_imported
@@ -114,17 +110,16 @@ def import_source(
     into, name = (_add_or_fork, source.name) if conversation is None else (_add, conversation)
     seen = seen or SeenFiles(store, read_all=True)
 
-    def compared_and_added(tries: int) -> Imported:
+    tries = 0
+    while True:
         check = partial(_check_redactions, name, store.database.recorder.value("redactions"))
         try:
             known = conversation_of(store, source, seen, name, is_given=conversation is not None)
-            return into(store, source, known, _How(name, watch, seen, marks, check))
+            imported = into(store, source, known, _How(name, watch, seen, marks, check))
+            break
         except VersionConflict:  # another process wrote: what it added or redacted is compared now
-            if tries == 1:
+            if (tries := tries + 1) == _TRIES:
                 raise
-            return compared_and_added(tries - 1)
-
-    imported = compared_and_added(_TRIES)
     imported = _with_documents(store, source, without_repeating(store, source, imported), marks=marks)
     if conversation is None and not source.is_named and imported.conversation in seen.named_otherwise(source):
         where = " or ".join(map(str, source.others)) or "it"

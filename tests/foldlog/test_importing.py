@@ -17,7 +17,8 @@ from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source, Sources
-from foldlog._importing import WasRedacted, import_source
+from foldlog._importing import import_source
+from foldlog._importing.known import WasRedacted
 from foldlog._reports.overview import near_the_ends
 from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import (
@@ -691,7 +692,7 @@ def test_a_history_with_redacted_events_is_read_once_and_no_other_file_is(histor
     histories["x"].redact(0, reason="asked to")
     lines(path, chat("pin 1111", "ok", "go on"))
     (source,) = open_sources([path])
-    for of, name, calls in (Source, "_decoded", read), (Sources, "__init__", opened):
+    for of, name, calls in (Source, "decoded", read), (Sources, "__init__", opened):
         really = getattr(of, name)
         monkeypatch.setattr(of, name, lambda *given, calls=calls, really=really: (calls.append(1), really(*given))[1])
     assert import_source(histories.store, source)[:3] == ("x", 1, 4)

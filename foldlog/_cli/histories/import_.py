@@ -208,7 +208,7 @@ def _import_all(
             raise Refused("--conversation names one history, and there are several; import them one at a time")
         update(total=sources.size_bytes() / 1e6 if sys.stderr.isatty() else None)
         try:
-            for source in read_ahead(sources, make=made_ahead):
+            for source in read_ahead(sources, made_ahead):
                 one = _imported(store, source, conversation, named, seen, update, marks=not watch)
                 if told is None or not told.issuperset(one.findings):
                     tell = terminal.note if options.takes(one) else terminal.warn

@@ -55,7 +55,7 @@ def test_other_processes_read_the_same_events_and_findings(tmp_path: Path, read_
     sources = open_sources([SAMPLE, tmp_path])
     expected = [(source.name, repr([*source.events()]), [*source.findings]) for source in sources]
     read_here.clear()
-    taken = list(read_ahead(sources, 2))
+    taken = list(read_ahead(sources, len, 2))
     read = [(source.name, repr([*source.events()]), [*source.findings]) for source in taken]
     assert read == expected
     assert not read_here, "what JSON lacks crosses too"
@@ -65,7 +65,7 @@ def test_other_processes_read_the_same_events_and_findings(tmp_path: Path, read_
 
 
 def test_one_process_reads_each_history_once_and_makes_the_same_of_its_events(read_here: list[str]):
-    (source,) = read_ahead(open_sources([SAMPLE]), 1, len)
+    (source,) = read_ahead(open_sources([SAMPLE]), len, 1)
     events = [*source.events()]
     assert source.ahead == len(events) > 0
     assert read_here == [source.name]
@@ -79,7 +79,7 @@ def test_what_no_other_process_can_read_is_read_here(
     mine = {name: getattr(usual, name) for name in Format.__dataclass_fields__} | {"name": "mine"}
     register(Format(**mine))
     (tmp_path / "a.json").write_text(json.dumps([{"role": "user", "content": "hi"}]))
-    (source,) = read_ahead(open_sources([tmp_path], "mine"), 2)
+    (source,) = read_ahead(open_sources([tmp_path], "mine"), len, 2)
     assert [event.content for event in source.events()] == ["hi"]
     assert len(read_here) == 1
 
@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path: Path):
     for number in range(20):
         (tmp_path / f"{number:02}.json").write_text(json.dumps([{"role": "user", "content": f"hi {number}"}]))
     names = []
-    for source in read_ahead(open_sources([tmp_path]), 2):
+    for source in read_ahead(open_sources([tmp_path]), len, 2):
         for child in active_children()[:1] if not names else ():
             os.kill(child.pid, signal.SIGKILL)
         names += [event.content for event in source.events()]
@@ -106,6 +106,6 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path: Path):
 def test_the_processes_end_where_the_reader_stops(tmp_path: Path):
     for number in range(20):
         (tmp_path / f"{number:02}.json").write_text(json.dumps([{"role": "user", "content": "hi"}]))
-    reading = read_ahead(open_sources([tmp_path]), 2)
+    reading = read_ahead(open_sources([tmp_path]), len, 2)
     assert [source.path.name for source in islice(reading, 1)] == ["00.json"]
     reading.close()
