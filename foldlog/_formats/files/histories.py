@@ -27,7 +27,7 @@ from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, on_lines, record_in, rows_in
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
-from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
+from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
@@ -209,30 +209,31 @@ class _File:
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if (other := lookalike_of_text(begin)) is not None:
             raise NotAHistory(self._path, what_it_is(other))
-        return self._in_lines() if self._is_lines(begin) else self._in_document()
+        lines = JsonLines(self._path)
+        return self._in_rows(lines, lines, are_lines=True) if self._is_lines(begin) else self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
         """Return whether the file is JSON Lines: by what it holds; by its name, if that may be either."""
         is_named = self._path.suffix in _LINES_SUFFIXES
         return (is_named and _DOCUMENT.match(begin) is None) or on_lines(self._path, 1 if is_named else 2)
 
-    def _in_lines(self) -> Iterator[Found | ImportFinding]:
-        lines = JsonLines(self._path)
-        first = list(islice((located for located in lines if located.problem is None), LOOK_AT))
-        if (format := self._recognize.format_of(it.value for it in first)) is not None:
-            yield from self._of_records(lines, format)
+    def _in_rows(self, rows: RecordReader, placed: RecordReader, *, are_lines: bool) -> Iterator[Found | ImportFinding]:
+        """Yield the history whose records these rows are, or that in each row: ``placed`` have their offsets too."""
+        first = list(islice((row for row in placed if row.problem in (None, TOO_LONG)), LOOK_AT))
+        if (format := self._recognize.format_of(it.value for it in first if it.problem is None)) is not None:
+            yield from self._of_records(rows, format)
         elif any(map(self._holds_history, first)):
-            yield from (self._history_in(each, each.line) for each in lines)
-        elif self._path.stat().st_size == 0:
-            raise NotAHistory(self._path, _EMPTY)
+            yield from (self._history_in(row, row.line if are_lines else place) for place, row in enumerate(placed))
+        elif next(iter(rows), None) is None:
+            raise NotAHistory(self._path, _EMPTY, repeats=not are_lines)
         else:
-            problem = next((f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), "")
+            problem = next((f"line {it.line}: {it.problem}" for it in rows if it.problem is not None), "")
             raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
         first = self._first_character()
         if first == "[":
-            yield from self._in_array()
+            yield from self._in_rows(Array(self._path), Placed(0, self._elements), are_lines=False)
         elif first == "{":
             yield self._in_object()
         else:
@@ -245,21 +246,9 @@ class _File:
             except Broken as error:
                 raise NotAHistory(self._path, f"is {error}") from error
 
-    def _in_array(self) -> Iterator[Found | ImportFinding]:
+    def _elements(self) -> Iterator[Located]:
         with self._path.open("rb") as file:
-            first = list(islice(elements(Scanner(file), offsets=True), LOOK_AT))
-        readable = [it for it in first if it.problem is None]
-        if (format := self._recognize.format_of(it.value for it in readable)) is not None:
-            yield from self._of_records(Array(self._path), format)
-        elif any(map(self._holds_history, first)):
-            with self._path.open("rb") as file:
-                for number, located in enumerate(elements(Scanner(file), offsets=True)):
-                    yield self._history_in(located, number)
-        elif not first:
-            raise NotAHistory(self._path, _EMPTY, repeats=True)
-        else:
-            problem = next((f"line {it.line}: {it.problem}" for it in first if it.problem is not None), "")
-            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
+            yield from elements(Scanner(file), offsets=True)
 
     def _of_records(self, reader: RecordReader, recognized: Format | Lookalike | None) -> Iterator[Found]:
         format = supported(self._path, recognized)
