@@ -202,7 +202,8 @@ class Source:
         self.is_part = False
         """Whether records were put between its own that it lacks: those of another file."""
         self._history, self._prefix = history, prefix
-        self.rules, self._reader, self._held, self._leaf = history.format, history.reader, history.held, history.leaf
+        self.rules, self._reader, self._leaf = history.format, history.reader, history.leaf
+        self._held: list[Located] | None = None
         self.grown = history.grown
         """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
@@ -212,7 +213,7 @@ class Source:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process without the records, which are read there."""
-        return Source, (self._history._replace(held=None), self._prefix)
+        return Source, (self._history, self._prefix)
 
     def take(
         self, columns: Iterable[Sequence[Any]], findings: Sequence[ImportFinding], findings_count: int, ahead: Any

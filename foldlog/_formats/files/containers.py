@@ -36,8 +36,8 @@ def history_in(path: Path, located: Located, number: str, names: Names, recogniz
     """Return the history in one line of a file, or in one element of an array. Raises ``NotAHistory``."""
     value, place = located.value, f"{path}:{located.line}"
     if located.problem == TOO_LONG:  # for a record, not for a history
-        container = container_at(path, located.offset, located.line, hold=False)
-        found = history_of(path, container, located.offset, located.line, number, names, recognize, held=False)
+        container = container_at(path, located.offset, located.line)
+        found = history_of(path, container, located.offset, located.line, number, names, recognize)
         return ImportFinding(place, TOO_LONG) if found is None else found
     if located.problem is not None:
         return ImportFinding(place, located.problem)
@@ -57,10 +57,8 @@ def history_in(path: Path, located: Located, number: str, names: Names, recogniz
     return Found(name, format, path, held_in(path, located.line, [*arrays[key], *answer]), usage=usage)
 
 
-def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container:
-    """Return the object that begins at ``offset``: of its arrays all elements if ``hold``, else the first few and the
-    last.
-    """
+def container_at(path: Path, offset: int, line: int) -> Container:
+    """Return the object that begins at ``offset``: of its arrays the first few elements and the last."""
     fields: dict[str, Any] = {}
     arrays: dict[str, list[Located]] = {}
     keys: list[str] = []
@@ -70,7 +68,7 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
             for key in scanner.each_key():
                 keys.append(key)
                 if key in CONTAINER_KEYS and scanner.peek() == "[":
-                    if not _array(scanner, arrays.setdefault(key, []), hold=hold):
+                    if not _array(scanner, arrays.setdefault(key, [])):
                         return Container(fields, arrays, None, keys)  # its last element says why
                 else:
                     _field(scanner, key, fields)
@@ -81,16 +79,15 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
     return Container(fields, arrays, None, keys)
 
 
-def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
-    """Read an array, and keep its elements or the first few and the last. Return False if it breaks off."""
+def _array(scanner: Scanner, into: list[Located]) -> bool:
+    """Read an array, and keep the first few elements and the last. Return False if it breaks off."""
     array = elements(scanner)
     while True:
         try:
             element = next(array)
         except StopIteration as end:
             return bool(end.value)
-        if not hold:
-            del into[LOOK_AT:]
+        del into[LOOK_AT:]
         into.append(element)
 
 
@@ -106,17 +103,9 @@ def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
 
 
 def history_of(
-    path: Path,
-    container: Container,
-    offset: int,
-    line: int,
-    number: str,
-    names: Names,
-    recognize: Recognize,
-    *,
-    held: bool,
+    path: Path, container: Container, offset: int, line: int, number: str, names: Names, recognize: Recognize
 ) -> Found | None:
-    """Return the history in a container, or None if it has none. ``held`` is whether its arrays were read in full."""
+    """Return the history in a container, or None if it has none."""
     arrays = {key: [located.value for located in array] for key, array in container.arrays.items()}
     found = _recognized(path, arrays, recognize)
     if found is None:
@@ -128,14 +117,8 @@ def history_of(
         if container.problem is None
         else [container.problem]
     )
-    return Found(
-        names.of(container.fields, number=number, conversation=format.conversation([*answer, *arrays[key]])),
-        format,
-        path,
-        Array(path, offset=offset, line=line, key=key, after=after),
-        held=[*container.arrays[key], *after] if held else None,
-        usage=usage,
-    )
+    name = names.of(container.fields, number=number, conversation=format.conversation([*answer, *arrays[key]]))
+    return Found(name, format, path, Array(path, offset=offset, line=line, key=key, after=after), usage=usage)
 
 
 def _recognized(path: Path, lists: Mapping[str, Iterable[Any]], recognize: Recognize) -> tuple[str, Format] | None:

@@ -12,27 +12,26 @@ from typing import Any, NamedTuple
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
 from foldlog._formats.lookalikes import Lookalike
-from foldlog._formats.record import ImportFinding, Located, RecordReader
+from foldlog._formats.record import ImportFinding, RecordReader
 from foldlog.eventstore import Event, EventStoreError
 
 HELD_BYTES_MAX = 4 * 2**20
-"""A history up to this size is parsed once and kept in memory; a longer one is read again for each pass over it."""
+"""A history up to this size is kept in memory once it is read; a longer one is read again for each pass over it."""
 
 
 class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
-    ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
-    ends, if the container names it. ``usage`` is what it tells of calls of models: see ``Format.beside``. ``grown``: a
-    store has the conversation ``name`` at this version, and these are the events that the file has beyond. ``others``
-    are files that were read beside those at ``path``, with ``findings``.
+    ``leaf`` is the id of the record in which the active branch ends, if the container names it. ``usage`` is what it
+    tells of calls of models: see ``Format.beside``. ``grown``: a store has the conversation ``name`` at this version,
+    and these are the events that the file has beyond. ``others`` are files that were read beside those at ``path``,
+    with ``findings``.
     """
 
     name: Name
     format: Format
     path: Path
     reader: RecordReader
-    held: list[Located] | None = None
     leaf: str | None = None
     usage: Sequence[dict[str, Any]] = ()
     grown: tuple[int, list[Event]] | None = None

@@ -20,7 +20,6 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
@@ -258,11 +257,10 @@ class _File:
 
     def _in_object(self) -> Found:
         size = self._path.stat().st_size
-        hold = size <= found.HELD_BYTES_MAX
-        container = container_at(self._path, 0, 1, hold=hold)
+        container = container_at(self._path, 0, 1)
         if (other := lookalike_of_document(container.keys)) is not None:
             raise NotAHistory(self._path, what_it_is(other))
-        history = history_of(self._path, container, 0, 1, "", self._names, self._recognize, held=hold)
+        history = history_of(self._path, container, 0, 1, "", self._names, self._recognize)
         if history is not None:
             return history
         if container.problem is not None:
