@@ -223,7 +223,7 @@ class _File:
             yield from self._of_records(rows, format)
         elif any(map(self._holds_history, first)):
             yield from (self._history_in(row, row.line if are_lines else place) for place, row in enumerate(placed))
-        elif next(iter(rows), None) is None:
+        elif self._path.stat().st_size == 0 if are_lines else next(iter(rows), None) is None:
             raise NotAHistory(self._path, _EMPTY, repeats=not are_lines)
         else:
             problem = next((f"line {it.line}: {it.problem}" for it in rows if it.problem is not None), "")

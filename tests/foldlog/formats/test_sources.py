@@ -398,6 +398,7 @@ def test_a_file_of_another_format_than_the_named_one_says_which_it_is(write):
 def test_lines_without_a_history_say_where_they_fail(write):
     path = write("a.jsonl", b"oops", b"{")
     assert refusal(path) == f"{path}: line 1: not JSON at character 0: Expecting value"
+    assert "holds no event of a format that is known here" in refusal(write("b.jsonl", b"", b""))  # blank lines
 
 
 def test_paths_without_a_history(write, tmp_path):
