@@ -164,8 +164,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         content = "".join(part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text")
     refusal = (message.get("provider_specific_fields") or {}).get("refusal")
     counts = usage_of(response.usage.model_dump())
-    told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
-    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
+    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)  # if 0, litellm priced an empty reply
     return Reply(
         text=conceal(content) if isinstance(content, str) else None,
         model=conceal(response.model or model),
@@ -175,7 +174,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         ),
         response_id=response.id and conceal(response.id),
         finish_reason="content_filter" if refusal else response.choices[0].finish_reason if response.choices else None,
-        usage={**counts, "total_tokens": total} if told else {},
-        cost=response._hidden_params.get("response_cost") if told else None,
+        usage={**counts, "total_tokens": total} if total else {},
+        cost=response._hidden_params.get("response_cost") if total else None,
         latency_s=latency_s,
     )

@@ -71,7 +71,7 @@ def stored(store: Store) -> bytes:
     """Everything that the tables hold of all conversations, of an encrypted one as the key shows it."""
 
     def read(reader: Reader) -> Iterator[bytes]:
-        for found in [*store.database.listed(reader, None, 100)]:
+        for found in [*reader.conversations("", 100)]:
             yield repr(
                 ReadTransaction(reader, found, store.database).rows(found.begins, found.version, 10_000)[:]
             ).encode()

@@ -49,6 +49,7 @@ UNBOUND = {
         "conversations", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
         "unfinished",
     },
+    "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
     "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
 }  # fmt: skip
