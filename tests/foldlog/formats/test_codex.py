@@ -360,7 +360,9 @@ STEPS = st.one_of(
 
 
 def rollout(steps):
-    """The records of these steps, in which each call has an id of its own, and an output is of any earlier call."""
+    """The records of these steps: each call has an id of its own, each line of the session a time of its own, and an
+    output is of any earlier call.
+    """
     records, calls = [BASE], 0
     for number, step in enumerate(steps):
         for one in step:
@@ -369,11 +371,14 @@ def rollout(steps):
                 calls += 1
             elif one == "output":
                 records.append(output(f"c{max(0, calls - 1 - number % 3)}"))
+            elif one["type"] == "session_meta":  # with the same time it is the same record, read twice
+                records.append({**one, "timestamp": f"2026-02-17T09:00:00.{len(records):03}Z"})
             else:
                 records.append(one)
     return records
 
 
+@example([[session("x")], [session("x")]], {1})
 @example([["call"], [compacted("So far")], ["call"]], {2})
 @example([["call"], said("x"), [told("thread_rolled_back", num_turns=1)], ["call"]], {3})
 @given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)))
