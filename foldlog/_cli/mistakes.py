@@ -33,6 +33,7 @@ _COMMANDS = {
 _A_CONDENSER = "--config FILE, a TOML file with one of the strategies that 'foldlog condensers' lists"
 _OPTIONS = {
     "": {"-V": "--version", "-v": "--version"},
+    "attributes": dict.fromkeys(("--remove", "--unset", "--delete"), "--set NAME="),
     "audit": {"--output": "--to FILE", "-o": "--to FILE"},
     "compare": {"--condenser": _A_CONDENSER, "--output": "--html FILE", "-o": "--html FILE"},
     "condense": {"--condenser": _A_CONDENSER},

@@ -32,7 +32,7 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a time are left out.",
+        help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. None without a time.",
     ),
 ]
 Where = Annotated[
@@ -40,7 +40,9 @@ Where = Annotated[
     typer.Option("--where", metavar="NAME=VALUE", help="The conversations with these attributes."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only events before this time; a date is its 0:00.")
+]
 
 
 class Selection(NamedTuple):

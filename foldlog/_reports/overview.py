@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import UNREAD
@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Logged,
     Message,
+    ReadTransaction,
     Redaction,
     Store,
     is_structural,
@@ -167,6 +168,18 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
     stands = standing_in(structural, version)
     copies = tuple((each.id - number, each.id - 1) for each in structural if (number := copies_before(each)))
     return lambda event: stands(event) and not contains(copies, event.id)
+
+
+def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
+    """Return how many of these events change documents or attributes. Cost: as many events."""
+
+    def ids(reading: ReadTransaction) -> Iterator[int]:
+        change = reading.documents_before(stop)
+        while change is not None and change.id >= start:
+            yield change.id
+            change = reading.documents_before(change.id)
+
+    return store.query(conversation, lambda reading: sum(1 for _ in ids(reading)))
 
 
 def is_about_it(event: Event) -> bool:

@@ -106,6 +106,19 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
     }
 
 
+def test_a_note_says_where_the_source_of_an_imported_conversation_goes_on(foldlog, config, tmp_path):
+    said = [json.dumps({"role": role, "content": "words"}) for _ in range(30) for role in ("user", "assistant")]
+    (tmp_path / "z.jsonl").write_text("\n".join(said[:40]))
+    foldlog("import", "z.jsonl")
+    window = config('[condenser]\ntype = "conversation_window"\n')
+    assert [" in a fork" in foldlog("condense", "z", "--config", window, *dry).err for dry in (["--dry-run"], [])] == [
+        False,
+        True,
+    ]
+    (tmp_path / "z.jsonl").write_text("\n".join(said))
+    assert foldlog("import", "z.jsonl").out.startswith("z@40 (openai-chat): 20 new events")
+
+
 def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     told = " ".join(foldlog("condense", "--help").out.split())

@@ -31,6 +31,7 @@ MISTAKES = {
     "compare c --condenser digest": "did you mean --config FILE",
     "compare c d": "to compare two conversations: 'foldlog diff ID OTHER'",
     "attributes c user=ann": "an option sets an attribute: --set user=ann",
+    "attributes c --unset user": "did you mean --set NAME=?",
     "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",
     "search words --conversation c": "did you mean --in ID?",
     "log c --from 5": "did you mean --start V?",

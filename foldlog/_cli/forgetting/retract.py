@@ -13,6 +13,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import RetractedDocument
 from foldlog._histories import Histories
+from foldlog._reports.overview import changes_of_documents
 from foldlog._words.gist import count
 
 
@@ -25,7 +26,7 @@ def run(
 ) -> None:
     """Take back the events of a conversation since a version. The View is again what it was then.
 
-    The log keeps the events. To reverse a retraction, retract to its own id.
+    The log keeps the events; attributes stay. To reverse a retraction, retract to its own id.
 
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """
@@ -40,10 +41,11 @@ def run(
         history.at(version)  # where no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
-    done = RetractedDocument(conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown)
+        gone = version - to - changes_of_documents(store, conversation, to, version)
+    done = RetractedDocument(conversation=conversation, event=recorded.id, to=to, taken_back=gone, shown=shown)
     name = terminal.typed_id(conversation)
     told = (
-        f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
+        f"{name}: took back {count(gone, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it"
     )
     terminal.answer(done, told)

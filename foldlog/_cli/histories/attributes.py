@@ -21,7 +21,7 @@ def run(
     conversation: ConversationId,
     changed: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; an empty VALUE removes it."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; NAME= removes it."),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,

@@ -27,7 +27,7 @@ from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import import_source
 from foldlog._reports.ahead import made_ahead
-from foldlog._reports.overview import copies_before
+from foldlog._reports.overview import changes_of_documents, copies_before
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import Imported, SeenFiles
 from foldlog._words.gist import count
@@ -214,7 +214,7 @@ def _import_all(
                     tell = terminal.note if options.takes(one) else terminal.warn
                     _warn(one.findings, one.findings_count, one.path, tell)
                 if not as_json and (one.added or told is None):
-                    _tell(one)
+                    _tell(store, one)
                 imported.append(one)
                 passed, unread = seen.unread_bytes - unread, seen.unread_bytes
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
@@ -233,7 +233,7 @@ def _import_all(
     as_before: dict[str, Any] = {"older": False, "refused": False, "findings": (), "findings_count": 0, "note": ""}
     unchanged = [ImportedDocument.of(one, path=named(one.path), **as_before) for one in seen.unchanged.values()]
     if not as_json and told is None:
-        _tell(*unchanged)
+        _tell(store, *unchanged)
     imported = sorted([*unchanged, *imported], key=lambda one: seen.place(Path(one.path)))
     return imported, [*map(named, sources.findings), *failed], sources
 
@@ -368,7 +368,7 @@ def _counted(events: Iterator[Event], update: Callable[..., None]) -> Iterator[E
         yield event
 
 
-def _tell(*imported: ImportedDocument) -> None:
+def _tell(store: Store, *imported: ImportedDocument) -> None:
     lines = terminal.PrintedLines()
     for one in imported:
         if not one.version:
@@ -381,4 +381,6 @@ def _tell(*imported: ImportedDocument) -> None:
             what, style = f"{count(one.added, 'new event')}{gone}, {one.version:,} in all", "green"
         else:
             what, style = count(one.version, "event"), "green"
+        changes = one.added and changes_of_documents(store, one.conversation, one.version - one.added, one.version)
+        what += f", with {count(changes, 'change')} of attributes or documents" if changes else ""
         lines.write((terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style))

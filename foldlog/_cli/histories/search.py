@@ -50,8 +50,8 @@ def run(
     conversation finds parts of words too.
 
     The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
-    build it; later ones add the new events. It holds plain text, so that of an
-    encrypted store is in memory only. Erased conversations are removed from it too.
+    build it; later ones add new events. It holds plain text, so that of an
+    encrypted store is in memory only. Erased conversations leave it too.
 
     Example: foldlog search "flaky test" --kind observation
     """
