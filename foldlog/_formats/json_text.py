@@ -50,14 +50,6 @@ def parsed(value: Any) -> Any:
         return None
 
 
-def parse_object(text: bytes) -> dict[str, Any]:
-    """Return the object in a JSON text in UTF-8. Raises ``UnreadableJson``, also for any other value."""
-    value = parse(text)
-    if not isinstance(value, dict):
-        raise UnreadableJson("it is not a JSON object")
-    return value
-
-
 def _parse_leniently(text: bytes) -> Any:
     try:
         return json.loads(text.decode("utf-8-sig"), strict=False)  # as it is: a tab in a text is a tab

@@ -47,6 +47,7 @@ from foldlog.eventstore import (
 from foldlog.projections import View
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 _PAGE = 200
@@ -126,8 +127,8 @@ class WithHistories(_Given):
 
 
 def in_thread(
-    method: Callable[Concatenate[Any, P], T], *, finish: bool = False
-) -> Callable[..., Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[S, P], T], *, finish: bool = False
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the async form of a method of an adapter, with the same arguments: it runs in a thread of ``histories``.
 
     With ``finish``, a cancelled call still runs to its end, and its caller waits for it.
@@ -139,6 +140,11 @@ def in_thread(
         return await histories.pool.run(partial(method, self, *args, **kwargs), finish=finish)
 
     return call
+
+
+def to_its_end(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the async form of a method that writes: ``in_thread`` with ``finish``."""
+    return in_thread(method, finish=True)
 
 
 # -- names ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from agent_framework import (
@@ -35,9 +34,11 @@ from foldlog.adapters._shared import (
     SentRecords,
     append_or_begin,
     from_plain,
+    in_thread,
     not_here_yet,
     quoted,
     shown_records,
+    to_its_end,
     to_plain,
 )
 from foldlog.eventstore import (
@@ -106,19 +107,28 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Return the id of the conversation of a session; without one ``default``, as the SDK's own providers do."""
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
-    async def get_messages(
-        self, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
+    @in_thread
+    def get_messages(
+        self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Return the messages of a session, in order, as they were saved. Condensed messages are one message of the
         user, with the summary. Cost: the messages returned.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
-        history = self.histories.sync[self.conversation(session_id)]
-        return await self.histories.pool.run(partial(self._sent, history, (state or {}).get(_RUN)), finish=False)
+        history, run = self.histories.sync[self.conversation(session_id)], (state or {}).get(_RUN)
+        try:
+            prompt = SentRecords(history, condense=self._condense)
+            self._asked[history.id] = prompt.view.version
+            shown = prompt.view if run is None else _before(run, prompt, history)
+        except ConversationErased:
+            return []
+        return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
-    async def save_messages(
+    @to_its_end
+    def save_messages(
         self,
+        /,
         session_id: str | None,
         messages: Sequence[Message],
         *,
@@ -129,10 +139,14 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         providers do. Messages that a compaction of the SDK has excluded are appended and forgotten. Durability: on disk
         when it returns.
         """
-        if messages:
-            records = [to_plain(message.to_dict()) for message in messages]
-            save = partial(self._saved, self.conversation(session_id), records, (state or {}).get(_RUN))
-            await self.histories.pool.run(save, finish=True)
+        conversation, run = self.conversation(session_id), (state or {}).get(_RUN)
+        records = [to_plain(message.to_dict()) for message in messages]
+        history = self.histories.sync[conversation]
+        history._asked_at = self._asked.pop(conversation, None) if records else None
+        while records:
+            with suppress(VersionConflict):  # another writer appended
+                append_or_begin(self.histories.sync, history, lambda given: _append_new(given, records, run))
+                return
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         """Load the messages. Calls without results, which a killed run leaves, are left out: models refuse them."""
@@ -158,23 +172,6 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         new = not_here_yet(session_id, here, there, "messages")
         await self.save_messages(session_id, [Message.from_dict(each) for each in there])
         return len(new)
-
-    def _sent(self, history: History, run: Any) -> list[Message]:
-        try:
-            prompt = SentRecords(history, condense=self._condense)
-            self._asked[history.id] = prompt.view.version
-            shown = prompt.view if run is None else _before(run, prompt, history)
-        except ConversationErased:
-            return []
-        return _messages(prompt.view, prompt.records(shown, _FORMAT))
-
-    def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
-        history = self.histories.sync[conversation]
-        history._asked_at = self._asked.pop(conversation, None)
-        while True:
-            with suppress(VersionConflict):  # another writer appended
-                append_or_begin(self.histories.sync, history, lambda given: _append_new(given, records, run))
-                return
 
 
 class _Run:

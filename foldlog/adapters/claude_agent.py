@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from foldlog._formats.json_text import UnreadableJson, parse_object
+from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
@@ -33,9 +34,11 @@ from foldlog.adapters._shared import (
     append_or_begin,
     below,
     erase_all,
+    in_thread,
     kept,
     quoted,
     records_of,
+    to_its_end,
     unquoted,
     with_those_below,
 )
@@ -72,58 +75,76 @@ class FoldlogSessionStore(OpenHistories):
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
 
-    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+    @to_its_end
+    def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
 
         A session that was deleted begins again. Durability: on disk when it returns. Raises ``ConversationErased`` if
         other code deleted the session since this store wrote to it.
         """
         if entries:
-            await self.histories.pool.run(lambda: self._append(key, entries), finish=True)
+            self._append(key, entries)
 
-    async def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
+    @to_its_end
+    def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
         """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of one project.
 
         The sessions have the keys that Claude Code gives them; sub-agents are imported with them. Importing again adds
         only new entries, also to sessions that were mirrored to this store. A line that is not an entry is left out and
         is a finding. Cost: all lines.
         """
-        return await self.histories.pool.run(lambda: self._import(Path(folder).expanduser()), finish=True)
+        findings: list[str] = []
+        sessions = items = 0
+        for key, path in _transcripts(Path(folder).expanduser()):
+            entries = list(_lines(path, findings))
+            stored = _entries(self.histories.sync[self.conversation(key)]) or []
+            new = entries[len(stored) :]
+            if entries[: len(stored)] != stored:  # it was mirrored, and mirroring leaves out lines without a uuid
+                known = {_uuid(entry) for entry in stored} | {None}
+                new = [entry for entry in entries if _uuid(entry) not in known]
+            for start in range(0, len(new), _TOGETHER):
+                self._append(key, new[start : start + _TOGETHER])
+            sessions += "subpath" not in key
+            items += len(new)
+        return ImportedSessions(sessions, items, tuple(findings))
 
-    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+    @in_thread
+    def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries in their order, as they were given; None for a session that has none."""
-        history = self.histories.sync[self.conversation(key)]
-        return await self.histories.pool.run(lambda: _entries(history), finish=False)
+        return _entries(self.histories.sync[self.conversation(key)])
 
-    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+    @in_thread
+    def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, each with the time of its last entry by the store's clock."""
-        rows = await self._rows(self._below(project_key))
+        rows = below(self.histories.sync, self._below(project_key))
         return [{"session_id": self._session(row.id), "mtime": _mtime(row)} for row in rows if self._is_main(row.id)]
 
-    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+    @in_thread
+    def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project.
 
         Cost: the sessions, and the entries since the last call.
         """
         start, summarize = self._below(project_key), partial(self._summarized, project_key)
+        return [
+            {"session_id": self._session(conversation), "mtime": summary["mtime"], "data": summary["data"]}
+            for conversation, summary in kept(self.histories.sync, _SUMMARY, start, summarize, self._is_main)
+        ]
 
-        def tell() -> list[SessionSummaryEntry]:
-            told = kept(self.histories.sync, _SUMMARY, start, summarize, self._is_main)
-            return [
-                {"session_id": self._session(conversation), "mtime": summary["mtime"], "data": summary["data"]}
-                for conversation, summary in told
-            ]
-
-        return await self.histories.pool.run(tell, finish=False)
-
-    async def delete(self, key: SessionKey) -> None:
+    @to_its_end
+    def delete(self, key: SessionKey) -> None:
         """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then removes its bytes."""
-        await self.histories.pool.run(lambda: self._delete(self.conversation(key)), finish=True)
+        conversation = self.conversation(key)
+        rows = with_those_below(self.histories.sync, conversation)
+        for name in (conversation, *(row.id for row in rows)):
+            self._written.pop(name, None)
+        erase_all(self.histories.sync, rows, "the session was deleted")
 
-    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+    @in_thread
+    def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
         start = f"{self.conversation({**key})}/"
-        return [unquoted(row.id.removeprefix(start)) for row in await self._rows(start)]
+        return [unquoted(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
@@ -142,10 +163,6 @@ class FoldlogSessionStore(OpenHistories):
         return unquoted(conversation.rpartition("/")[2])
 
     # -- in threads ---------------------------------------------------------------------------------------------------
-
-    async def _rows(self, start: str) -> list[ConversationRow]:
-        """Return the conversations whose ids begin with ``start`` and that are not erased."""
-        return await self.histories.pool.run(partial(below, self.histories.sync, start), finish=False)
 
     def _append(self, key: SessionKey, entries: list[Any]) -> None:
         conversation = self.conversation(key)
@@ -173,28 +190,6 @@ class FoldlogSessionStore(OpenHistories):
         if entries:
             summary = fold_session_summary(summary, key, entries)
         return summary and {"version": version, "mtime": _mtime(row), "data": summary["data"]}
-
-    def _import(self, folder: Path) -> ImportedSessions:
-        findings: list[str] = []
-        sessions = items = 0
-        for key, path in _transcripts(folder):
-            entries = list(_lines(path, findings))
-            stored = _entries(self.histories.sync[self.conversation(key)]) or []
-            new = entries[len(stored) :]
-            if entries[: len(stored)] != stored:  # it was mirrored, and mirroring leaves out lines without a uuid
-                known = {_uuid(entry) for entry in stored} | {None}
-                new = [entry for entry in entries if _uuid(entry) not in known]
-            for start in range(0, len(new), _TOGETHER):
-                self._append(key, new[start : start + _TOGETHER])
-            sessions += "subpath" not in key
-            items += len(new)
-        return ImportedSessions(sessions, items, tuple(findings))
-
-    def _delete(self, conversation: str) -> None:
-        rows = with_those_below(self.histories.sync, conversation)
-        for name in (conversation, *(row.id for row in rows)):
-            self._written.pop(name, None)
-        erase_all(self.histories.sync, rows, "the session was deleted")
 
 
 def _entries(history: History) -> list[Any] | None:
@@ -231,17 +226,11 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
     """Yield the entries of a transcript, and the description of a sub-agent from the file beside it."""
-    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        if line.strip():
-            yield from _entry(line, f"{path}, line {number}", findings)
     beside = path.with_name(f"{path.stem}.meta.json")
-    if beside.is_file():
-        for about in _entry(beside.read_bytes(), str(beside), findings):
-            yield {**about, "type": "agent_metadata"}
-
-
-def _entry(text: bytes, where: str, findings: list[str]) -> Iterator[dict[str, Any]]:
-    try:
-        yield parse_object(text)
-    except UnreadableJson as problem:
-        findings.append(f"{where}: {problem}; it was left out")
+    about = [record_in(beside)] if beside.is_file() else []
+    for located in chain(JsonLines(path), about):
+        if type(located.value) is dict:
+            yield {**located.value, **({} if located.line else {"type": "agent_metadata"})}
+        else:
+            problem = located.problem or "it is not a JSON object"
+            findings.append(f"{located.place}: {problem}; it was left out")

@@ -9,11 +9,11 @@ The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -38,11 +38,13 @@ from foldlog.adapters._shared import (
     as_in_sdk,
     document,
     from_plain,
+    in_thread,
     kept,
     newest_records,
     quoted,
     records_of,
     shown_records,
+    to_its_end,
     to_plain,
     unquoted,
 )
@@ -63,7 +65,6 @@ from foldlog.eventstore import (
 from foldlog.formats import Decoder
 from foldlog.projections import View
 
-_T = TypeVar("_T")
 _Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
@@ -108,30 +109,59 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _below(self, *names: str) -> str:
         return "/".join((self._prefix, *map(quoted, names), ""))
 
-    async def create_session(
+    @to_its_end
+    def create_session(
         self, *, app_name: str, user_id: str, state: _Values | None = None, session_id: str | None = None
     ) -> Session:
         """Begin a session. Raises ``AlreadyExistsError``."""
-        create = partial(self._create, app_name, user_id, session_id or "", state or {}, platform_time.get_time())
-        return await self._run(create, finish=True)
+        names = self._named(app_name, user_id, session_id or "")
+        names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
+        return self._session(names, self._begin(platform_time.get_time(), [], names, state or {}), [])
 
-    async def get_session(
+    @in_thread
+    def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """Return a session with its events, or the newest of them. Cost: the events returned."""
-        return await self._run(partial(self._get, app_name, user_id, session_id, config))
+        names = self._named(app_name, user_id, session_id)
+        stored = self._stored(names)
+        if stored is None:
+            return None
+        return self._session(names, stored, [*map(_event_of, self._records(stored, config))])
 
-    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+    @in_thread
+    def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return the sessions of an app or a user with their states, in the order of their last updates."""
-        return ListSessionsResponse(sessions=await self._run(partial(self._listed, app_name, user_id)))
+        start = self._below(app_name)
+        below = start if user_id is None else self._below(app_name, user_id)
+        app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
+        users: dict[str, _Values] = {}
+        sessions: list[tuple[_Names, _Values]] = []
+        for conversation, told in kept(self.histories.sync, _FORMAT, below, partial(self._told, app_name, len(start))):
+            user, *session = map(unquoted, conversation[len(start) :].removesuffix(_STATE).split("/"))
+            if session:
+                sessions.append(((app_name, user, session[0]), told))
+            else:
+                users[user] = _prefixed(State.USER_PREFIX, _values(told["state"]))
+        for user in {names[1] for names, _ in sessions} - users.keys():
+            users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))
+        found = [
+            _session(names, told["state"], told["updated"], {**app, **users[names[1]]}, []) for names, told in sessions
+        ]
+        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=found)
 
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    @to_its_end
+    def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session; the states of its user and its app stay."""
-        await self._run(partial(self._delete, app_name, user_id, session_id), finish=True)
+        conversation = self.conversation(*self._named(app_name, user_id, session_id))
+        with suppress(ConversationNotFound, ConversationErased):
+            self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
-    async def get_user_state(self, *, app_name: str, user_id: str) -> _Values:
+    @in_thread
+    def get_user_state(self, *, app_name: str, user_id: str) -> _Values:
         """Return the state of a user."""
-        return await self._run(partial(self._shared_state, app_name, user_id))
+        return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
         """Append an event with its changes of state, all or none. An event that is delivered again is stored once.
@@ -144,13 +174,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return event
         delta = event.actions.state_delta if event.actions else {}
         session.state.update({key: value for key, value in delta.items() if key.startswith(State.TEMP_PREFIX)})
-        append = partial(self._append, session.app_name, session.user_id, session.id, session.last_update_time, event)
-        if not await self._run(append, finish=True) and event in session.events:
+        names = session.app_name, session.user_id, session.id
+        if not await self._append(names, session.last_update_time, event) and event in session.events:
             return event
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
         if self._condense and (event.author == "user" or event.get_function_responses()):  # a model is asked next
-            prepared = await self._run(partial(self._prepared, (session.app_name, session.user_id, session.id)))
+            prepared = await self._prepared(names)
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 await self.append_event(session, AdkEvent(**about, timestamp=platform_time.get_time()))
@@ -173,12 +203,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             session = None if await self.get_session(**names) is not None else await other.get_session(**names)
             if session is not None:
                 copy = partial(self._begin, session.last_update_time, session.events, tuple(names.values()))
-                await self._run(partial(copy, session.state), finish=True)
+                await self.histories.pool.run(partial(copy, session.state), finish=True)
                 copied += 1
         return copied
-
-    async def _run(self, work: Callable[[], _T], *, finish: bool = False) -> _T:
-        return await self.histories.pool.run(work, finish=finish)
 
     # -- reading, in threads ------------------------------------------------------------------------------------------
 
@@ -204,13 +231,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _updated(self, stored: _Stored) -> float:
         newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
         return float(stored.about["created"] if newest is None else newest["timestamp"])
-
-    def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None) -> Session | None:
-        names = self._named(app_name, user_id, session_id)
-        stored = self._stored(names)
-        if stored is None:
-            return None
-        return self._session(names, stored, [*map(_event_of, self._records(stored, config))])
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
         """Return the requested events, in the order of their times."""
@@ -250,25 +270,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             state = document(history, "state", {}, version) if version else {}
         return history, version, state
 
-    def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
-        start = self._below(app_name)
-        below = start if user_id is None else self._below(app_name, user_id)
-        app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
-        users: dict[str, _Values] = {}
-        sessions: list[tuple[_Names, _Values]] = []
-        for conversation, told in kept(self.histories.sync, _FORMAT, below, partial(self._told, app_name, len(start))):
-            user, *session = map(unquoted, conversation[len(start) :].removesuffix(_STATE).split("/"))
-            if session:
-                sessions.append(((app_name, user, session[0]), told))
-            else:
-                users[user] = _prefixed(State.USER_PREFIX, _values(told["state"]))
-        for user in {names[1] for names, _ in sessions} - users.keys():
-            users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))
-        found = [
-            _session(names, told["state"], told["updated"], {**app, **users[names[1]]}, []) for names, told in sessions
-        ]
-        return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
-
     def _told(self, app_name: str, start: int, row: ConversationRow, before: object) -> _Values | None:
         """Return what lists tell of a session, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
@@ -277,6 +278,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
         return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}
 
+    @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that does what the condenser says. Where it condenses nothing now, return the events
         that a model is sent in part, as records by their ids; None for those that it is not sent.
@@ -301,12 +303,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
-    def _create(self, app_name: str, user_id: str, session_id: str, state: _Values, now: float) -> Session:
-        names = self._named(app_name, user_id, session_id)
-        names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
-        stored = self._begin(now, [], names, state)
-        return self._session(names, stored, [])
-
     def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
         own, shared = self._by_scope(names, state)
         about: _Values = {"created": created}
@@ -324,22 +320,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return _Stored(history, history.version(), own, about)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
-    def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> bool:
+    @to_its_end
+    def _append(self, names: _Names, known: float, event: AdkEvent) -> bool:
         """Append an event. Return whether it is new."""
-        names = (app_name, user_id, session_id)
         own, shared = self._by_scope(names, event.actions.state_delta if event.actions else {})
         record = _record_of(event)
         while True:
             stored = self._stored(names)
             if stored is None:
-                raise SessionNotFoundError(f"Session {session_id} not found.")
+                raise SessionNotFoundError(f"Session {names[2]} not found.")
             updated = self._updated(stored)
             since = GetSessionConfig(after_timestamp=event.timestamp)
             if event.timestamp <= updated and _event_of(record) in map(_event_of, self._records(stored, since)):
                 return False
             if updated > known:
                 raise StaleSessionError(
-                    f"session {session_id!r} was updated at {updated}, after the {known} of this object; get it again"
+                    f"session {names[2]!r} was updated at {updated}, after the {known} of this object; get it again"
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
             documents: _Values = {"session": about} if about != stored.about else {}
@@ -380,11 +376,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         app, user = self.conversation(names[0]), self.conversation(*names[:2])
         shared = {app: scopes[State.APP_PREFIX], user: scopes[State.USER_PREFIX]}
         return scopes[""], {conversation: change for conversation, change in shared.items() if change}
-
-    def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
-        conversation = self.conversation(*self._named(app_name, user_id, session_id))
-        with suppress(ConversationNotFound, ConversationErased):
-            self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:

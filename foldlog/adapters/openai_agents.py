@@ -27,9 +27,11 @@ from foldlog.adapters._shared import (
     OpenHistories,
     SentRecords,
     append_or_begin,
+    in_thread,
     not_here_yet,
     quoted,
     shown_records,
+    to_its_end,
 )
 from foldlog.eventstore import (
     Action,
@@ -77,7 +79,8 @@ class FoldlogSession(OpenHistories):
         self._condense = condense
         self._clear = clear
 
-    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+    @in_thread
+    def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest ``limit`` items of the View, all by default, in order, as they were given.
         With ``condense`` the View is condensed first. ``history.events()`` returns all items of the log.
 
@@ -90,24 +93,22 @@ class FoldlogSession(OpenHistories):
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
-                items = await self.histories.pool.run(partial(self._newest, history.sync, limit), finish=False)
+                prompt = SentRecords(history.sync, condense=self._condense)
+                items = _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))
                 self.history = history
-                return items
+                return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
 
-    def _newest(self, history: History, limit: int | None) -> list[Any]:
-        prompt = SentRecords(history, condense=self._condense)
-        return _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))[-(limit or 0) :]
-
-    async def add_items(self, items: list[TResponseInputItem]) -> None:
+    @to_its_end
+    def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
 
         If the session was erased before this object read or wrote it, a new one begins. Raises ``ConversationErased``
         if other code erased it since then.
         """
         if items:
-            await self.histories.pool.run(lambda: self._added(items), finish=True)
+            self._appended(lambda history: history.append_records(items, format=_FORMAT))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it; None if there is no item, or if a summary is the newest item."""
@@ -120,9 +121,19 @@ class FoldlogSession(OpenHistories):
         popped = [item for _, items in shown_records(events, _FORMAT, self.history.sync) for item in items]
         return popped[-1] if popped else None
 
-    async def clear_session(self) -> None:
+    @to_its_end
+    def clear_session(self) -> None:
         """Take all items back, or erase them: see ``clear``."""
-        await self.histories.pool.run(self._cleared, finish=True)
+        history = self.histories.sync[self.history.id]
+        if self._clear == "erase":
+            with suppress(ConversationNotFound, ConversationErased):  # the session is empty
+                self.histories.sync.erase(history.id, reason="the session was cleared", detach_forks=True)
+            self.history = self.histories[self.history.id]
+            return
+        with suppress(ConversationErased):  # the session is empty
+            while view := history.view():
+                with suppress(VersionConflict):  # other writers appended
+                    history.retract(0, "the session was cleared", expected_version=view.version)
 
     async def copy_from(self, other: Session) -> int:
         """Copy the items of another session, such as a ``SQLiteSession``. Return the number of new ones.
@@ -164,7 +175,8 @@ class FoldlogSession(OpenHistories):
         """Hooks for a run that call ``record_usage``: ``Runner.run(..., hooks=session.hooks)``."""
         return _Usage(self)
 
-    async def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
+    @to_its_end
+    def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Record what a response used: call it in ``on_llm_end`` of hooks of your own. The SDK does not give it to a
         session. No View shows it, and ``foldlog stats`` counts it.
 
@@ -175,10 +187,7 @@ class FoldlogSession(OpenHistories):
         for name in ("input_tokens_details", "output_tokens_details"):
             told[name] = getattr(getattr(used, name, None), "__dict__", {})
         event = Annotation(name="usage", meta=usage_told(told, model=model))
-        await self.histories.pool.run(lambda: self._appended(lambda history: history.append(event)), finish=True)
-
-    def _added(self, items: list[TResponseInputItem]) -> None:
-        self._appended(lambda history: history.append_records(items, format=_FORMAT))
+        self._appended(lambda history: history.append(event))
 
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
         known = self.history.sync._asked_at
@@ -187,18 +196,6 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.history.id]
         if known is not None and recorded:  # the model of a run is shown what the run adds, not what others add
             self.history.sync._asked_at = recorded[-1].id + 1 if recorded[0].id == known else known
-
-    def _cleared(self) -> None:
-        history = self.histories.sync[self.history.id]
-        if self._clear == "erase":
-            with suppress(ConversationNotFound, ConversationErased):  # the session is empty
-                self.histories.sync.erase(history.id, reason="the session was cleared", detach_forks=True)
-            self.history = self.histories[self.history.id]
-            return
-        with suppress(ConversationErased):  # the session is empty
-            while view := history.view():
-                with suppress(VersionConflict):  # other writers appended
-                    history.retract(0, "the session was cleared", expected_version=view.version)
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

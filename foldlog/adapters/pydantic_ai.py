@@ -41,12 +41,14 @@ from foldlog.adapters._shared import (
     as_in_sdk,
     document,
     from_plain,
+    in_thread,
     kept,
     newest_document,
     quoted,
     recent,
     shown_records,
     time_from,
+    to_its_end,
     to_plain,
     unquoted,
 )
@@ -85,15 +87,29 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
         return f"{self._prefix}/{quoted(conversation_id)}"
 
-    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+    @in_thread
+    def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
-        return await self._run(lambda: self._stored(conversation_id)[1])
+        return self._stored(conversation_id)[1]
 
-    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
+    @in_thread
+    def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
         """Return the records, all or those of a scope, the last saved one first. Cost: these, or ``limit``."""
-        return await self._run(partial(self._recent, scope, limit))
+        if limit is None:
+            return self._all(scope)
+        attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
+        found: list[ConversationRecord] = []
+        for row in recent(self.histories.sync, attributes) if limit else ():
+            if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
+                break  # a conversation was last saved when it was last active, or before
+            record = self._record_in(self._kept_of(row.id))
+            if record is not None and (scope is None or record.scope == scope):
+                found.append(record)
+                found.sort(key=lambda each: each.updated_at, reverse=True)
+        return found[:limit]
 
-    async def write_record(
+    @to_its_end
+    def write_record(
         self,
         record: ConversationRecord,
         *,
@@ -101,20 +117,35 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         expected_revision: str | None,
     ) -> None:
         """Store a record and new entries, all or none. Durability: on disk when it returns."""
-        write = partial(self._write, record, list(new_entries), expected_revision)
-        await self.histories.pool.run(write, finish=True)
+        while True:
+            try:
+                return self._write_once(record, list(new_entries), expected_revision)
+            except (VersionConflict, ConversationErased, ConversationNotFound):
+                continue  # another writer was first: its revision decides
 
-    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+    @to_its_end
+    def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Erase a conversation. Forks keep copies of the messages that they share with it."""
-        await self.histories.pool.run(partial(self._delete, conversation_id, expected_revision), finish=True)
+        erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
+        while True:
+            with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
+                _, stored, version = self._stored(conversation_id)
+                if stored is None or stored.revision != expected_revision:
+                    raise ConversationConflict(conversation_id)
+                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
+                if version == row.version:
+                    erase(row.id, expected=row)
+                    return
 
-    async def read_entry(self, entry_id: str) -> ConversationEntry:
+    @in_thread
+    def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry of any conversation. Raises ``LookupError``."""
-        return (await self._run(partial(self._history, entry_id, 1)))[0]
+        return self._history(entry_id, 1)[0]
 
-    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+    @in_thread
+    def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         """Return the entries up to ``head_id``, or the last ``limit`` of them, in order. Cost: these entries."""
-        return await self._run(partial(self._history, head_id, limit))
+        return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
         """Copy all conversations of another store that this one does not have, with their branches. Return how many.
@@ -157,20 +188,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         value = from_plain(value)
         return value and _records.validate_python({**value, "updated_at": time_from(value["updated_at"])})
 
-    def _recent(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        if limit is None:
-            return self._all(scope)
-        attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
-        found: list[ConversationRecord] = []
-        for row in recent(self.histories.sync, attributes) if limit else ():
-            if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
-                break  # a conversation was last saved when it was last active, or before
-            record = self._record_in(self._kept_of(row.id))
-            if record is not None and (scope is None or record.scope == scope):
-                found.append(record)
-                found.sort(key=lambda each: each.updated_at, reverse=True)
-        return found[:limit]
-
     def _all(self, scope: str | None) -> list[ConversationRecord]:
         found = [
             (record.updated_at, told["active"], record)
@@ -198,13 +215,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         ]
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
-
-    def _write(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
-        while True:
-            try:
-                return self._write_once(record, entries, expected)
-            except (VersionConflict, ConversationErased, ConversationNotFound):
-                continue  # another writer was first: its revision decides
 
     def _write_once(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
         history, stored, version = self._stored(record.conversation_id)
@@ -250,18 +260,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             if any(time in times and part not in _plain(entry.message)["parts"] for time, part in redacted):
                 return True
         return False
-
-    def _delete(self, conversation_id: str, expected: str) -> None:
-        erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
-        while True:
-            with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
-                _, stored, version = self._stored(conversation_id)
-                if stored is None or stored.revision != expected:
-                    raise ConversationConflict(conversation_id)
-                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
-                if version == row.version:
-                    erase(row.id, expected=row)
-                    return
 
     async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
         """Copy a conversation with each of its branches."""

@@ -207,7 +207,7 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
         file.write(json.dumps(line(5)) + '\n{"type": "us')
     imported = await store.import_folder(projects)
     assert imported[:2] == (4, 1)
-    assert "line 8: not JSON" in imported.findings[0]
+    assert ":8: not JSON" in imported.findings[0]
     assert await store.load(key) == [*wrote[names[0]], line(5)]
     mirrored = {"project_key": "-work", "session_id": names[1]}
     await store.append(mirrored, [line(9)])
