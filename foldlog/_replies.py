@@ -19,8 +19,8 @@ from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
 from foldlog._formats.openai_chat import message_of, time_of_message
+from foldlog._formats.pairs import joined
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
-from foldlog._formats.told import parts_in
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (
     Action,
@@ -274,14 +274,8 @@ def _response(
             yield Annotation(name="reply", meta=meta)
         reasoning = []
     meta = meta | ({"items": rest} if rest else {})
-    yield from _reader.said(_joined_contents(said), called, reasoning, response_id, meta)
+    yield from _reader.said(joined(said), called, reasoning, response_id, meta)
     yield from results
-
-
-def _joined_contents(contents: Sequence[Content]) -> Content:
-    if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(str(content) for content in contents if content)
-    return tuple(part for content in contents for part in parts_in(content))
 
 
 # --- what differs from an import ---

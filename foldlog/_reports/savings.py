@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foldlog._documents import SavingsDocument
+from foldlog._formats.packing import is_declined
 from foldlog._kinds import label
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 _WITHOUT_A_MODEL = frozenset(("amortized", "conversation_window", "digest"))
 """The strategies of ours that forget, and ask no model."""
-
-
-def is_declined(event: CondensationAction) -> bool:
-    """Return whether a condensation only records that nothing was condensed."""
-    return event.metadata.get("outcome") == "declined"
 
 
 def is_made(event: CondensationAction) -> bool:

@@ -24,13 +24,13 @@ PROTECTIONS = {
     ),
     "pydantic-delete": Protection(
         "pydantic-ai: what was saved since it was looked at is not deleted",
-        "foldlog:FoldlogConversationStore._delete",
+        "foldlog:FoldlogConversationStore.delete_record",
         Argument("expected"),
         f"{_PYDANTIC_TEST} -k looked_at",
     ),
     "pydantic-shared": Protection(
         "pydantic-ai: a fork gets copies of what it shares before its parent is erased",
-        "foldlog:FoldlogConversationStore._delete",
+        "foldlog:FoldlogConversationStore.delete_record",
         Argument("detach_forks"),
         f"{_PYDANTIC_TEST} -k keeps_what_it_shares",
     ),
@@ -48,8 +48,8 @@ PROTECTIONS = {
     ),
     "pydantic-cancelled": Protection(
         "pydantic-ai: a cancelled save is waited for",
-        "foldlog:FoldlogConversationStore.write_record",
-        Instead("histories", "await self.histories.pool.run(write, finish=False)"),
+        "foldlog:to_its_end",
+        Argument("finish"),
         f"{_PYDANTIC_TEST} -k TestKeeps and sqlite",
     ),
     "pydantic-before-model": Protection(
@@ -120,7 +120,7 @@ PROTECTIONS = {
     ),
     "adk-cancelled": Protection(
         "Google ADK: a cancelled append is waited for",
-        "foldlog:FoldlogSessionService.append_event",
+        "foldlog:to_its_end",
         Argument("finish"),
         f"{_ADK_TEST} -k TestKeeps and sqlite",
     ),

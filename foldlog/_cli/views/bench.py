@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import statistics
-import time
+import timeit
 from collections.abc import Callable
 from typing import Annotated
 
@@ -80,12 +80,7 @@ def _measured(store: Store, conversation: str, rounds: int) -> MeasuredDocument:
 
 
 def _median(work: Callable[[], object], rounds: int) -> float:
-    seconds = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)
+    return statistics.median(timeit.repeat(work, number=1, repeat=rounds))
 
 
 def _show(measured: list[MeasuredDocument]) -> None:

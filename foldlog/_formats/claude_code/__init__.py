@@ -33,8 +33,6 @@ from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import member, text_or_none, within
 
-__all__ = ["FORMAT"]
-
 _TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
 _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
 

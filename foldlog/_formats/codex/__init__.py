@@ -30,8 +30,6 @@ from foldlog._formats.codex.writing import NAME, CodexEncoder
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import text_or_none, within
 
-__all__ = ["FORMAT"]
-
 
 def _matches(record: Any) -> bool:
     """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts have."""

@@ -35,9 +35,6 @@ from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
 from foldlog._formats.record import dict_or_empty, usage_told, within
 
-__all__ = ["FORMAT"]
-
-
 _NAMES = frozenset(
     (
         *("message", "system", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "null"),

@@ -30,8 +30,6 @@ from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
 
-__all__ = ["FORMAT"]
-
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 

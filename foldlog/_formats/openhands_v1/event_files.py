@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from posixpath import normpath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldlog._formats.json_text import parse
@@ -222,15 +223,10 @@ def parsed(text: str) -> Any:
 
 def normal_path(path: str) -> str:
     """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the conversation."""
-    parts: list[str] = []
-    for part in path.replace("\\", "/").split("/"):
-        if part == ".." and not parts:
-            raise ValueError(f"path {path!r} leads out of the conversation's files; give one that stays within")
-        if part == "..":
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
+    normal = normpath(path.replace("\\", "/").lstrip("/"))
+    if normal.split("/")[0] == "..":
+        raise ValueError(f"path {path!r} leads out of the conversation's files; give one that stays within")
+    return "" if normal == "." else normal
 
 
 def is_below(name: str, folder: str) -> bool:
