@@ -33,7 +33,6 @@ from foldlog._importing.known import (
     without_repeating,
 )
 from foldlog._importing.redacted import SHARED_MIN, is_among, made_whole, rewritings
-from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import Imported, SeenFiles
 from foldlog._usage import IMPORTED, usage_of
 from foldlog.eventstore import (
@@ -332,9 +331,8 @@ def _with_documents(store: Store, source: Source, imported: Imported, *, marks: 
 
 
 def _usage(store: Store, source: Source, conversation: str) -> dict[str, Any]:
-    """Return the document with what calls of models used, as the source tells it beside its records: of each reply, and
-    of each use in a run, unless an event or a reply tells of calls, which are calls of the run. Of two figures for the
-    same calls the higher one is newer.
+    """Return the document with what calls of models used, as the source tells it beside its records: of each reply, or
+    of each use in a run. Of two figures for the same calls the higher one is newer.
     """
     if not source.usage:
         return {}
@@ -344,9 +342,7 @@ def _usage(store: Store, source: Source, conversation: str) -> dict[str, Any]:
         key = repr((each.get("reply"), each.get("use")))
         told[key] = max(each, told.get(key, each), key=_size)
     found = [each for each in told.values() if type(each.get("reply")) is str]
-    if not found and not any(calls_of_imported(store.events(conversation), source.format)):
-        found = [*told.values()]
-    return {IMPORTED: found} if found or known else {}
+    return {IMPORTED: found or [*told.values()]}
 
 
 def _size(told: dict[str, Any]) -> tuple[float, int]:

@@ -9,13 +9,13 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._formats.record import UNREAD, dicts_in
 from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._reports.usage import ModelCall, Untold, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._usage import IMPORTED, LACKING, whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
@@ -27,6 +27,8 @@ NO_DAY = "(no time)"
 _DIGITS = 12
 """Digits of a cost after the point: those beyond come of adding binary fractions."""
 _PRICED = ("prompt_tokens", "completion_tokens")
+_LEAST = 5e-05
+"""By how much a total must be higher than a sum: a source may round costs."""
 
 
 class Calls(NamedTuple):
@@ -47,14 +49,18 @@ class Spending(Struct):
     """The calls of models in some conversations.
 
     ``calls`` are those that no other history repeats; ``replies`` are calls by the id of the reply, each to be counted
-    once; ``runs`` are those of which a source tells only together. ``lacks``: the source has records that could not be
-    read, which may be calls of any day and model. ``counts_on``: whether later events of the one conversation can be
-    counted without these.
+    once; ``runs`` are those of which a source tells only together. ``told`` is the sum of what imported events tell,
+    and ``untold`` are the replies beside these; ``paid`` is their cost, where only a total tells it. ``lacks``: the
+    source has calls that are not told, or records that could not be read, which may be calls of any day and model.
+    ``counts_on``: whether later events of the one conversation can be counted without these.
     """
 
     calls: list[Calls] = []
     replies: dict[str, Calls] = {}
     runs: list[Calls] = []
+    told: dict[str, float] = {}
+    paid: float | None = None
+    untold: Untold = field(default_factory=Untold)
     lacks: bool = False
     counts_on: bool = True
 
@@ -64,16 +70,31 @@ class Spending(Struct):
         """Count the calls that the next events from ``start`` on tell, and read them all: usage may add up over the
         events before. Count those that the source tells of ``beside`` its records, as of now, and not ``before``.
         """
-        events = self._of_our_own(logged, start)
+        events, given = self._of_our_own(logged, start), list[ModelCall]()
         for event in events:
             if event.origin is not None:
                 self.counts_on = self.counts_on and counts_on(event.origin.format)
-                for call in calls_of_imported(chain((event,), events), event.origin.format):
+                for call in calls_of_imported(chain((event,), events), event.origin.format, self.untold, start):
+                    if call.is_total:
+                        given.append(call)
+                        continue
+                    _add(self.told, call)
                     if call.event_id >= start:
                         self._take(call, self.calls)
-        self.calls, self.runs, self.lacks = summed(self.calls), [], any(UNREAD in each for each in dicts_in(beside))
-        for call in calls_beside(beside, before):
-            self._take(call, self.runs)
+        run, self.calls, self.runs = dict[str, float](), summed(self.calls), []
+        for call in (*given, *calls_beside(beside)):
+            if call.is_total:
+                _add(run, call)
+        given += calls_beside(beside, before)
+        for call in given:
+            if not (call.is_total and self.told):
+                self._take(call, self.runs)
+        replies = sum(not call.is_total for call in given)
+        self.lacks = any(number > self.told.get(name, number) + _LEAST for name, number in run.items())
+        if (self.told or replies) and run.keys().isdisjoint(_PRICED) and run.get("calls", 1) == 1:  # no total tells it
+            self.lacks = self.lacks or self.untold.count > replies
+        self.lacks = self.lacks or any(UNREAD in each for each in dicts_in(beside))
+        self.paid = run.get("cost") if self.told and "cost" not in self.told else None
 
     def _of_our_own(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
         """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
@@ -106,7 +127,18 @@ class Spending(Struct):
         """
         replies = (_no_call(it) if seen and _hash(reply, it) in seen else it for reply, it in self.replies.items())
         calls = summed(chain(self.calls, self.runs, (told for told in replies if told.calls or self.lacks)))
+        if self.paid is not None and not seen and len({one[:2] for one in calls}) == 1:
+            calls = [one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)]
         return [one._replace(usage={**LACKING, **one.usage}) for one in calls] if self.lacks else calls
+
+
+def _add(sums: dict[str, float], call: ModelCall) -> None:
+    """Add the figures of a call to sums. A total that tells tokens may count calls in another way."""
+    usage = whole(call.usage)
+    told: dict[str, float] = {name: usage[name] for name in _PRICED if name in usage}
+    told |= {} if call.cost is None else {"cost": call.cost}
+    told |= {} if call.is_total and told.keys() & _PRICED else {"calls": call.calls}
+    sums |= {name: round(sums.get(name, 0) + number, _DIGITS) for name, number in told.items()}
 
 
 def _no_call(told: Calls) -> Calls:

@@ -43,7 +43,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 23
+SUMS = "sums", 24
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 102
@@ -489,7 +489,7 @@ def own_sums(store: Store, row: ConversationRow, one: Sums, beside: Container[st
 
     told = [each for each in told if each not in past]
     own.spending.take(counted(), told, start, past)
-    if not own.spending.counts_on:
+    if told or not own.spending.counts_on:
         own.spending = Spending()
         own.spending.take(logged(0), told, start, past)
     own.counts.conversations, own.counts.findings = 1, one.counts.findings

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
+from msgspec import Struct
+
+from foldlog._formats.packing import place_of
 from foldlog._formats.record import dict_or_empty, text_or_none, within
 from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, cost_of, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.eventstore import Action, Annotation, CondensationAction, Event, SystemMessage
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation, SystemMessage
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
@@ -30,7 +33,7 @@ class ModelCall(NamedTuple):
     where no time is known; a time without a zone counts as UTC. ``usage`` has the tokens that are told, see
     ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id of the reply, where other histories may
     repeat it. ``by_condenser``: they are not the agent's. ``event_id`` is that of the event that tells them, -1 of what
-    the source tells beside its records.
+    the source tells beside its records. ``is_total``: by the source, all calls of the run are in them.
     """
 
     at: datetime | None
@@ -41,6 +44,47 @@ class ModelCall(NamedTuple):
     reply: str | None = None
     by_condenser: bool = False
     event_id: int = -1
+    is_total: bool = False
+
+
+_OWN, _ALL = 1, 2
+"""An event tells the usage of its own reply, or of all replies so far."""
+
+
+class Untold(Struct):
+    """How many replies tell neither usage nor cost, the ids of the last reply, and whether it is one of them."""
+
+    count: int = 0
+    ids: list[str] = []
+    is_one: bool = False
+
+    def watched(self, events: Iterable[Event], how: Told, start: int) -> Iterator[Event]:
+        """Yield events, and count the replies from ``start`` on. Those that stand together, or have the same id, are
+        one; one event of them tells for all.
+        """
+        is_told, said, tells = False, int(self.is_one), how.tells()
+        for event in events:
+            yield event
+            if how.is_apart(event):
+                is_told, said = False, 0
+            if told := tells(event):
+                is_told = True
+                said = self._tell(self.count if told == _ALL else said)
+            if type(event) is CondensationAction:  # what its record says was said before
+                is_told, said = True, self._tell(said)
+            if type(event) not in (Action, Message) or not begins_call(event, None):
+                continue
+            ids = [each for each in (getattr(event, "response_id", None), event.meta.get("reply")) if type(each) is str]
+            if self.ids and not set(self.ids).isdisjoint(ids):
+                said = self._tell(1) if is_told and self.is_one else said
+            else:
+                self.is_one = not (said or is_told) and event.id >= start
+                self.count, said = self.count + self.is_one, said + self.is_one
+            self.ids = ids
+
+    def _tell(self, number: int) -> int:
+        self.count, self.is_one = self.count - number, self.is_one and not number
+        return 0
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -105,12 +149,20 @@ def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[Mo
 def _of_source(told: Mapping[str, Any]) -> ModelCall:
     calls = told.get("calls")
     call = _call(time_in(told.get("at")), told.get("model"), told, calls if type(calls) is int and calls > 0 else 1)
-    return call._replace(reply=text_or_none(told.get("reply")), by_condenser=told.get("use") == OF_CONDENSER)
+    reply, is_condenser = text_or_none(told.get("reply")), told.get("use") == OF_CONDENSER
+    return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
 
 
-def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
-    """Yield the calls that imported events of one history record."""
-    return _READERS.get(format, _of_replies)(event for event in events if event.origin is not None)
+def calls_of_imported(
+    events: Iterable[Event], format: str, untold: Untold | None = None, start: int = 0
+) -> Iterator[ModelCall]:
+    """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
+    nothing.
+    """
+    imported: Iterator[Event] = (event for event in events if event.origin is not None)
+    if (how := _TOLD.get(format, Told())) is not None:
+        imported = (untold or Untold()).watched(imported, how, start)
+    return _READERS.get(format, _of_replies)(imported)
 
 
 def counts_on(format: str) -> bool:
@@ -131,15 +183,21 @@ def _told_by(
     return ModelCall(at, model, usage, cost, calls, reply, isinstance(event, CondensationAction), event.id)
 
 
+def _tells_own(event: Event) -> int:
+    told = event.meta
+    if not told or not (_inner(told, "usage") or cost_of(told.get("cost")) is not None):
+        return 0
+    return _OWN if told.get("calls") != 0 else _ALL
+
+
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts. If
     it tells the usage of a reply that had only ``begun``, there was more.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
-        told = event.meta
-        if told and (_inner(told, "usage") or cost_of(told.get("cost")) is not None):
-            replies[str(told["reply"]) if "reply" in told else event.id] = event
+        if _tells_own(event):
+            replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = event
     for last in replies.values():
         told = last.meta
         calls = told["calls"] if type(told.get("calls")) is int else 1
@@ -169,6 +227,19 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
             seen = total
 
 
+def _new_counts() -> Callable[[Event], int]:
+    seen: Any = None
+
+    def tells(event: Event) -> int:
+        nonlocal seen
+        is_count = isinstance(event, Annotation) and event.name == "token_count"
+        total = within(event.data, "info", "total_token_usage") if isinstance(event, Annotation) and is_count else None
+        is_new, seen = total is not None and total != seen, total or seen
+        return _ALL * is_new
+
+    return tells
+
+
 def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     """Return a call of which copies of its log have the same total at the same time."""
     counted = f"{_tokens(total)} {total.get('cost', '')}".strip()
@@ -179,9 +250,7 @@ _OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read the metrics of steps. If the trajectory tells more together, it lacks calls; if no step tells any, read what
-    it tells of all.
-    """
+    """Read the metrics of steps, and what the trajectory tells of all."""
     listed, model, final, session = list(events), UNNAMED, _inner(None), None
     calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
     told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
@@ -194,11 +263,9 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
         usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}),
         cost_of(final.get("total_cost_usd")) or None,
     )
-    if any(count > sum(call.usage.get(name, 0) for call in calls) for name, count in usage.items()) and calls:
-        calls[-1] = calls[-1]._replace(usage={**calls[-1].usage, **LACKING})
-    elif not calls and (usage or cost):
+    if usage or cost:
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
-        calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]
+        calls.append(_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(is_total=True))
     steps = {event.id: id_of_source(event) for event in listed}
     yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
 
@@ -207,9 +274,7 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
     replies: list[Event] = []
     for event in events:
-        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
-        metrics = _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
-        if metrics:
+        if metrics := _metrics_of_copilot(event):
             replies.clear()
         else:
             replies.append(event)
@@ -218,6 +283,11 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
             counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
             yield _told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
     yield from _of_replies(replies)
+
+
+def _metrics_of_copilot(event: Event) -> Mapping[str, Any]:
+    is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
+    return _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
 
 
 _OF_COPILOT = {
@@ -256,6 +326,23 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
 
 
+class Told(NamedTuple):
+    """How the events of a format tell of their replies: whether one ``is_apart`` from the reply before it."""
+
+    tells: Callable[[], Callable[[Event], int]] = lambda: _tells_own
+    is_apart: Callable[[Event], bool] = lambda event: not place_of(event)
+
+
+_TOLD: Mapping[str, Told | None] = {
+    "agent-framework": Told(lambda: lambda event: _ALL * _tells_own(event)),  # the last reply tells those of a run
+    "aider": Told(is_apart=lambda event: getattr(event, "source", "") == "user"),  # behind a reply
+    "codex": Told(  # by its release before or behind a reply
+        _new_counts, lambda event: isinstance(event, Observation) or getattr(event, "source", "") == "user"
+    ),
+    "copilot-cli": Told(lambda: lambda event: _ALL if _metrics_of_copilot(event) else _tells_own(event)),
+    "openhands-v0": Told(lambda: lambda event: _ALL if "accumulated" in event.meta else 0),
+    "openhands-v1": None,  # before or behind the replies
+}
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
     "atif": _of_atif,
     "codex": _of_codex,

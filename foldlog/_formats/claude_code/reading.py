@@ -272,10 +272,10 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     The id is that of the message with that of its ``request``: some servers give the same one to many messages. A line
     without a reason to stop is of a response that has only ``begun``.
     """
+    if type(message) is dict and message.get("model") == OF_NO_MODEL:
+        return {"model": OF_NO_MODEL}
     if type(message) is not dict or "usage" not in message:
         return {}
-    if message.get("model") == OF_NO_MODEL:
-        return {"model": OF_NO_MODEL}
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"

@@ -113,7 +113,7 @@ def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_ste
     added = step(5, "agent", "done", metrics={"prompt_tokens": 9, "completion_tokens": 1})
     cases = [
         (silent, 30, (2, 2, 30, 4, 0.5)),
-        (STEPS, 30, (2, 1, 12, 3, 0.5)),  # the steps lack tokens
+        (STEPS, 30, (2, 0, 12, 3, 0.5)),  # the steps lack tokens, of either model
         (STEPS, 12, (2, 2, 12, 3, 0.5)),
         ([*copied, added], 30, (1, 1, 9, 1, 0)),  # the sum of a trajectory has the tokens of its copies
         ([*copied, {**added, "metrics": None}], 30, (0, 0, 0, 0, 0)),
