@@ -207,7 +207,7 @@ def pages(
         try:
             found = database.recorder.query(partial(read_existing, database, name, attrgetter("found")))
         except DatabaseError as error:
-            raise _unreadable(name, start, error) from error
+            raise unreadable(name, start, error) from error
         ranges, opened = page_ranges(start, min(stop, found.version), reverse=reverse), ()
     return chain([opened], pages_again(database, found, ranges, read, reverse=reverse))
 
@@ -232,7 +232,7 @@ def pages_again(
             page = database.recorder.query(partial(following, first=first, end=end))
         except DatabaseError as error:
             if end - first == 1:
-                raise _unreadable(found.id, first, error) from error
+                raise unreadable(found.id, first, error) from error
             halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
             yield from pages_again(database, found, halves[::-1] if reverse else halves, read, reverse=reverse)
         else:
@@ -254,5 +254,5 @@ def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tup
         stop, size = stop - size, min(4 * size, PAGE)
 
 
-def _unreadable(conversation: str, event_id: int, error: DatabaseError) -> CorruptEvent:
-    return CorruptEvent(conversation, event_id, f"it cannot be read: {error.__cause__ or error}")
+def unreadable(conversation: str, event_id: int, error: DatabaseError, position: int | None = None) -> CorruptEvent:
+    return CorruptEvent(conversation, event_id, f"it cannot be read: {error.__cause__ or error}", position)

@@ -7,12 +7,13 @@ from functools import partial
 
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import tombstones_before
+from foldlog.eventstore.log.finding import tombstones_before, unreadable
 from foldlog.eventstore.log.ledger import as_followed, erasure_of
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import PlacedRow, Row
 
 _PAGE = 1_000
@@ -20,9 +21,20 @@ _PAGE = 1_000
 
 def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
     """Yield the events after a position, read a page at a time: see ``Store.follow``."""
+    most = _PAGE
     while limit is None or limit > 0:
-        size = _PAGE if limit is None else min(_PAGE, limit)
-        page = followed(database, after_position, size)
+        size = most if limit is None else min(most, limit)
+        try:
+            page = followed(database, after_position, size)
+        except DatabaseError as error:
+            if size > 1:
+                most = size // 2
+                continue
+            place = database.recorder.query(partial(Reader.place_after, position=after_position))
+            if place is None:
+                raise
+            position, conversation, event_id = place
+            raise unreadable(conversation, event_id, error, position) from error
         for each in recorded(page):
             if isinstance(each, CorruptEvent):
                 raise each

@@ -157,6 +157,17 @@ class Reader(ABC):
             after_position = first + size - 1
         return placed
 
+    def place_after(self, position: int) -> tuple[int, str, int] | None:
+        """Return the next position that has a row, with the conversation and the id of that row, which itself is not
+        read: it may be damaged. Cost: an index of all events.
+        """
+        found = [(at, conversation, id) for at, conversation, id in self._ask("live_place", position + 1)]
+        for first, _, first_id, _, conversation in self._ask("publications", position, position + 1):
+            at = max(first, position + 1)
+            found.append((at, conversation, first_id + at - first))
+        at, conversation, id = min(found, default=(0, b"", 0))
+        return (at, as_text(conversation), id) if found else None
+
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:

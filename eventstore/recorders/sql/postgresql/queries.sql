@@ -193,6 +193,11 @@ WHERE position >= $1::bigint
     AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY position LIMIT $3::bigint
 
+-- The place of such a row.
+-- name: live_place
+SELECT e.position, coalesce((SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), ''), e.id
+FROM {schema}.events e WHERE e.position >= $1::bigint ORDER BY e.position LIMIT 1
+
 -- name: publications
 SELECT p.first_position, p.conversation, p.first_id, p.size, c.id
 FROM {schema}.publications p JOIN {schema}.conversations c ON c.key = p.conversation

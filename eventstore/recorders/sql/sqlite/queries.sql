@@ -153,6 +153,11 @@ FROM events e WHERE e.position >= ? AND e.position < ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
 
+-- The place of such a row, from the index alone: its page may be damaged.
+-- name: live_place
+SELECT position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), e.id
+FROM events e INDEXED BY events_by_id WHERE e.position >= ? ORDER BY e.position LIMIT 1
+
 -- The published import that holds the next position, else the first one after it.
 -- name: publications
 SELECT first_position, key, 0, published, id FROM conversations
