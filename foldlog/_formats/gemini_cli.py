@@ -153,7 +153,8 @@ class GeminiDecoder(FollowingDecoder):
         self._time: datetime | None = None
 
     def begun(self, record: _Part) -> RecordEvents:
-        return RecordEvents(self, Origin(format=NAME, id=record.get("id")), self._time)
+        time = read_time(record.get("startTime"))[0] or self._time
+        return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         rewound, changed = record.get("$rewindTo"), record.get("$set")

@@ -38,6 +38,7 @@ class ClaudeCodeEncoder(RecordEncoder):
 
     def __init__(self) -> None:
         self._last_line: Any = None
+        self._is_boundary = False
         self._envelope: dict[str, Any] = {}
         self._shown = Members[Shown]()
 
@@ -60,7 +61,7 @@ class ClaudeCodeEncoder(RecordEncoder):
 
     def _remember(self, line: dict[str, Any]) -> None:
         if line.get("uuid") is not None:
-            self._last_line = line["uuid"]
+            self._last_line, self._is_boundary = line["uuid"], line.get("subtype") == "compact_boundary"
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
     def _lines(self, event: Event, uuid: str) -> list[Any] | None:
@@ -71,10 +72,14 @@ class ClaudeCodeEncoder(RecordEncoder):
 
     def _compaction(self, event: CondensationAction, line: dict[str, Any]) -> list[Any] | None:
         """Return the lines of a condensation that foldlog made, which may keep any events. A condensation without a
-        summary has no lines.
+        summary has no lines, and one whose boundary is the line before it, because its summary was redacted, has one.
         """
         if event.summary is None:
             return None
+        said = {"type": "user", "message": {"role": "user", "content": event.summary}}
+        after = {**line, **said, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
+        if self._is_boundary and event.origin is not None:
+            return [after]
         boundary, summary = _line_id(event.id, 1), line["uuid"]
         shown = [each for _, each in self._shown.all()]
         kept = {uuid: is_prompt for uuid, is_prompt in shown if uuid not in (None, summary)}
@@ -85,8 +90,7 @@ class ClaudeCodeEncoder(RecordEncoder):
             metadata["preservedMessages"] = {"anchorUuid": boundary if is_last else summary, "uuids": list(kept)}
         before = {**self._envelope, "type": "system", "subtype": "compact_boundary", "uuid": boundary}
         before |= {"parentUuid": None, "logicalParentUuid": self._last_line, "compactMetadata": metadata}
-        after = {**line, "parentUuid": boundary, "type": "user", "message": {"role": "user", "content": event.summary}}
-        return [before, after | {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}]
+        return [before, after | {"parentUuid": boundary}]
 
 
 def _line_id(event_id: int, number: int = 0) -> str:

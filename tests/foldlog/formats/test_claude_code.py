@@ -74,6 +74,17 @@ def viewed(events):
 # -- compaction -------------------------------------------------------------------------------------------------------
 
 
+def test_a_summary_that_was_redacted_is_exported_after_its_own_boundary(foldlog, tmp_path):
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "compactMetadata": {"trigger": "manual"}}
+    lines = [asked("a", None, "hi"), {**boundary, "logicalParentUuid": "a"}, summary("c", "b"), asked("d", "c", "on")]
+    (tmp_path / "s.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (one,) = foldlog("import", "s.jsonl", "--json").document["imported"]
+    foldlog("redact", one["conversation"], 2, "--reason", "asked", "--yes")
+    written = [json.loads(line) for line in foldlog("export", one["conversation"]).out.splitlines()]
+    assert [each for each in written if each["uuid"] != "c"] == [each for each in lines if each["uuid"] != "c"]
+    assert (written[2]["parentUuid"], written[2]["isCompactSummary"]) == ("b", True)
+
+
 def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
     microcompact = {"subtype": "microcompact_boundary", "content": "Context microcompacted"}
     metadata = {"trigger": "auto", "preTokens": 9000, "tokensSaved": 500, "compactedToolIds": ["c1", "c2"]}

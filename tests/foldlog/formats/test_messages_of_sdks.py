@@ -172,6 +172,13 @@ def compacted(number, first, last):
     return adk(number, compaction={**times, "compacted_content": content})
 
 
+@pytest.mark.parametrize("actions", [{}, {"actions": None}, {"actions": {}}])
+@pytest.mark.parametrize("invocation", ["invocation_id", "invocationId"])
+def test_events_of_the_adk_are_recognized_without_actions(actions, invocation):
+    records = [{"author": "user", invocation: "i", "content": {"parts": [{"text": "hi"}]}, **actions}] * 2
+    assert detect(records) == "google-adk"
+
+
 @pytest.mark.parametrize("together", [1, 2, 100])
 def test_compactions_and_rewinds_of_the_adk_change_the_view(together):
     records = [*(adk(number, f"turn {number}") for number in range(4)), compacted(4, 0, 2), adk(5, "turn 5")]
