@@ -140,7 +140,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
         for event in _events_sent(view):
             losses.seek(in_json(event), writer)
         losses.look_in(messages)
-        _tell(losses, format, notes)
+        _tell(losses, "what a model is sent", notes)
     return iter(messages)
 
 
@@ -161,6 +161,7 @@ def _events_sent(view: View) -> list[Event]:
     sent: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
         shown: list[Any] = [view.events[position] for position in turn.positions]
+        used = {key: each.meta[key] for each in shown for key in ("usage", "cost") if key in each.meta}
         said, thoughts, begin = map(words_of, shown), iter(turn.thinking), len(sent)
         for call in turn.calls:
             is_last = call is turn.calls[-1]  # it takes what was said and thought after it
@@ -168,6 +169,7 @@ def _events_sent(view: View) -> list[Event]:
             told["thought"] = joined(said if is_last else islice(said, len(call.positions)))
             told["thinking"] = tuple(thoughts if is_last else islice(thoughts, len(call.thinking)))
             form = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
+            form |= used if call is turn.calls[0] else {}
             sent.append(replace(call.action, **{**_PLAIN, **told, "meta": form}))
         for cause, call in enumerate(turn.calls, begin):
             told = {"id": len(sent), "call_id": call.id, "cause": cause, "extras": {}}
@@ -177,7 +179,7 @@ def _events_sent(view: View) -> list[Event]:
             if turn.role == "system":
                 sent.append(SystemMessage(**told, tools=shown[0].tools))
             elif turn.role == "assistant":
-                sent.append(Message(**told, source="agent", thinking=turn.thinking))
+                sent.append(Message(**told, source="agent", thinking=turn.thinking, meta=used))
             else:
                 sent.append(Message(**told, source="user" if shown[0].source == "user" else "environment"))
     return sent

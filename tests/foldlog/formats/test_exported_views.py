@@ -97,7 +97,7 @@ NOTED = {
     "condensation": _all_but("openhands-v0 openhands-v1 codex"),
     "request": _all_but("openhands-v0 openhands-v1 codex claude-code"),
     "change of attributes": {*FORMATS},
-    "count of tokens and cost": _all_but("openai-chat"),
+    "count of tokens and cost": {*FORMATS},
 }
 """What notes name, and of which formats."""
 WORD = re.compile(r"word\d{4}x\w*")
@@ -381,6 +381,7 @@ def test_what_foldlog_recorded_is_the_same_after_an_export(
     found = re.findall(r"(\d+) ([a-z ]+?)s?( of [a-z' ]+)?(?= \(|,|$)", counts)
     left_out = {noun + of: int(n) for n, noun, of in found}
     assert [noun for noun in left_out if format not in NOTED[noun]] == []
+    assert of_view or format != "openai-chat" or "count of tokens and cost" not in left_out
     alone = [each if each in said else Annotation(id=each.id, name="gone") for each in events]
     uncondensed = View.from_events(alone)
     if left_out.get("condensation"):
@@ -435,7 +436,9 @@ def test_an_exported_view_is_what_a_model_is_sent_with_failed_results_marked(for
         history.append(SystemMessage(content="prompt"))
         _say("user", "tf")(history, 0)
         _call(["run"], thought="", failed=True, ids=True, kinds="ti", custom=True)(history, 1)
-        history.append(Message(source="agent", content="so", thinking=({"type": "thinking", "thinking": "unsigned"},)))
+        unsigned = ({"type": "thinking", "thinking": "unsigned"},)
+        spent = {"usage": {"prompt_tokens": 10}}
+        history.append(Message(source="agent", content="so", thinking=unsigned, meta=spent))
         _searched(history, 2)
         records = json.loads(json.dumps(list(history.export(format, view=True, notes=notes.append))))
         view = history.view()
@@ -446,6 +449,7 @@ def test_an_exported_view_is_what_a_model_is_sent_with_failed_results_marked(for
         assert records == [*beside, *view.to_messages(SENT_AS[format])]
         assert (ROLE in notes[0]) == bool(beside)
         assert ("1 thinking block" in notes[0]) == (format != "openai-chat")
+    assert sum("1 count of tokens and cost" in note for note in notes) == 1
     results = [event.is_error for event in decode(records, format) if isinstance(event, Observation)]
     if format not in IN_WORDS:
         assert results == [all("1 error mark" not in note for note in notes), False]
