@@ -11,7 +11,8 @@ The messages, and the events that they become:
 A message of any other role is not read, since it does not say whose words it has.
 A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
 reply, of the tool that it names.
-A message may also tell its time, and one of the assistant its ``model``, ``usage`` and ``cost``.
+A message may also tell its time, and one of the assistant its ``model``, ``usage`` and ``cost``: in mini-SWE-agent's
+``extra``, where a result has the exit code of its command.
 Call ids may be used again within a history: a result is for the newest reply with an open call of its id, and there
 for the first of them. Messages have no ids of their own, so an event's ``origin.id`` is None.
 
@@ -133,10 +134,15 @@ class OpenAIChatDecoder(FollowingDecoder):
             self.options.findings.append(
                 f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
             )
+        extra = dict_or_empty(record.get("extra"))
         if record["role"] == "assistant":
-            read.tell(record.get("model"), record.get("cost", within(record, "usage", "cost")), record.get("usage"))
+            told = {**dict_or_empty(extra.get("response")), **record}
+            cost = record.get("cost", within(told, "usage", "cost"))
+            read.tell(told.get("model"), extra.get("cost") or None if cost is None else cost, told.get("usage"))
         for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
+                if isinstance(event, Observation) and (code := extra.get("returncode")) is not None:
+                    event = replace(event, is_error=code != 0, extras={"exit_code": code})
                 read.take(event)
         read.close("reply", None)
 

@@ -27,9 +27,10 @@ class Counts(Struct):
 
     ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
     names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
-    on no day. ``unmarked`` are results of sources that mark no errors. ``findings`` name events that could not be read:
-    they are not counted. ``waiting`` are the tools of a conversation's calls without a result, in order, by their ids:
-    of sources whose results do not name them.
+    on no day. ``marked`` are results of which is known whether they are errors. ``unmarked`` are those of sources that
+    mark none, where a user's message may be one. ``findings`` name events that could not be read: they are not counted.
+    ``waiting`` are the tools of a conversation's calls without a result, in order, by their ids: of sources whose
+    results do not name them.
     """
 
     conversations: int = 0
@@ -39,6 +40,7 @@ class Counts(Struct):
     days: dict[str, int] = {}
     first_at: datetime | None = None
     last_at: datetime | None = None
+    marked: int = 0
     unmarked: int = 0
     waiting: dict[str, list[str]] = {}
     findings: list[str] = []
@@ -46,15 +48,14 @@ class Counts(Struct):
     @property
     def errors(self) -> int | None:
         """Observations that are errors; None where no source says which are."""
-        results = self.events.get("observation", 0) + self.events.get("environment", 0)
         errors = self.events.get("error", 0)
-        return None if 0 < self.unmarked == results and not errors else errors
+        return None if self.unmarked and not self.marked and not errors else errors
 
     def add(self, other: Counts) -> None:
         """Add the figures of other conversations."""
         self.conversations += other.conversations
         self.findings += other.findings
-        self.unmarked += other.unmarked
+        self.marked, self.unmarked = self.marked + other.marked, self.unmarked + other.unmarked
         for name in ("events", "tools", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
         self._happened(other.first_at)
@@ -95,9 +96,12 @@ class Counts(Struct):
         tool = self._answered(event) if isinstance(event, Observation) else ""
         if isinstance(event, Observation) and event.is_error:
             sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
-        elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):
-            of = event.origin
-            self.unmarked += of is not None and known_format(of.format, lambda one: one.marks_errors) is False
+        elif isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent"):
+            of, ends = event.origin, isinstance(event, Observation) and "exit_code" in event.extras
+            if of is None or ends or known_format(of.format, lambda one: one.marks_errors) is not False:
+                self.marked += kind != "user"
+            else:
+                self.unmarked += 1
         elif isinstance(event, CondensationAction):
             made, declined = is_made(event), is_declined(event)
             if made or declined:

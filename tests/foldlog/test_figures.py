@@ -148,7 +148,7 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     tools = {tool: one["calls"] for tool, one in stats["tools"].items() if one["calls"]}
     assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
     assert run["errors"] == listed["errors"] == stats["errors"]
-    may_fail = not stats["events"].keys().isdisjoint(("observation", "environment"))
+    may_fail = not stats["events"].keys().isdisjoint(("observation", "environment", "user"))
     is_unknown = may_fail and FORMATS[format].marks_errors is False
     assert stats["errors"] == stats["events"].get("error", None if is_unknown else 0)
     replies = run["replies"] + (name == "opencode")  # of which an answer failed

@@ -74,11 +74,12 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
         for name in ("swe-agent", "codex", "none of ours"):
             histories[name].append([Action(tool="run", call_id="a"), replace(said, origin=Origin(format=name))])
         histories["text"].append(Message(source="environment", content="", origin=Origin(format="swe-agent")))
-        histories["asked"].append(Message(source="user", content="", origin=Origin(format="swe-agent")))
+        histories["asked"].append(Message(source="user", content="", origin=Origin(format="codex")))
+        histories["pasted"].append(Message(source="user", content="127", origin=Origin(format="openai-chat")))
         histories["told"].append([replace(said, origin=Origin(format="swe-agent")), replace(said, is_error=True)])
         stats = {row.id: histories[row.id].stats() for row in histories.store.iter_conversations()}
     assert {name: each.errors for name, each in stats.items()} == {
-        **dict.fromkeys(("swe-agent", "text")),
+        **dict.fromkeys(("swe-agent", "text", "pasted")),
         **dict.fromkeys(("codex", "none of ours", "asked"), 0),
         "told": 1,
     }
@@ -90,6 +91,8 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
     listed = foldlog("list", "--long", "--json").document["conversations"]
     assert {row["conversation"]: row["errors"] for row in listed} == {name: one.errors for name, one in stats.items()}
     assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2  # its errors, and its cost
+    ordered = foldlog("list", "--sort", "errors", "--json").document["conversations"]
+    assert [row["errors"] for row in ordered] == [0, 0, 0, 1, None, None, None]
 
 
 def test_condensations_are_counted_by_strategy():

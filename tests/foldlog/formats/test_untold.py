@@ -180,8 +180,8 @@ ROWS = {
 }  # fmt: skip
 
 
-def spent(tmp_path, format, held):
-    """What an imported source spent: a document, records on lines, or a folder of OpenHands with its state."""
+def stats(tmp_path, format, held):
+    """The figures of an imported source: a document, records on lines, or a folder of OpenHands with its state."""
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / ("a.traj" if format == "swe-agent" else "a.json" if type(held) is dict else "a.jsonl")
     if type(held) is tuple:
@@ -194,12 +194,12 @@ def spent(tmp_path, format, held):
         path.write_text(json.dumps(held) if type(held) is dict else "".join(f"{json.dumps(each)}\n" for each in held))
     with foldlog.open("memory:") as histories:
         (history,) = histories.import_(path, format=format, findings=print)
-        return history.stats().document().spent
+        return history.stats().document()
 
 
 def mark(*given):
     """The mark of the tokens of an imported source."""
-    told = spent(*given)
+    told = stats(*given).spent
     if told.prompt_tokens is None and told.completion_tokens is None:
         return "unknown"
     return "+" if told.tokens_recorded < told.calls else ""
@@ -238,9 +238,19 @@ def test_a_reply_is_told_by_one_record_of_it_and_by_any_total_that_has_it(tmp_pa
 
 
 def test_a_cost_that_only_the_total_tells_is_that_of_its_calls(tmp_path):
-    stats = {"instance_cost": 0.5, "api_calls": 2}
+    run = {"instance_cost": 0.5, "api_calls": 2}
     for told, calls in ((True, 2), (False, 1)):
-        held = {"messages": [*chat(0, True), *chat(1, told)], "info": {"model_stats": stats}}
-        one = spent(tmp_path, "openai-chat", held)
+        held = {"messages": [*chat(0, True), *chat(1, told)], "info": {"model_stats": run}}
+        one = stats(tmp_path, "openai-chat", held).spent
         assert (one.cost, one.prompt_tokens, one.calls) == (0.5, 10 * calls, calls)
         assert one.tokens_recorded == (2 if told else 0)
+
+
+def test_what_mini_swe_agent_tells_in_extra_is_read(tmp_path):
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    told = {"response": {"model": "m", "usage": USED}, "cost": 0.25, "actions": []}
+    reply = {**SAID, "tool_calls": [call], "extra": told}
+    for code, errors in ((127, 1), (0, 0), (None, None)):
+        result = {"role": "tool", "tool_call_id": "c", "content": "gone", "extra": {"returncode": code}}
+        one = stats(tmp_path, "openai-chat", [{"role": "user", "content": "go"}, reply, result])
+        assert (one.errors, one.spent.prompt_tokens, one.spent.cost, one.models[0].model) == (errors, 10, 0.25, "m")
