@@ -354,6 +354,17 @@ def files_with(
             yield path, error
 
 
+def is_json(path: str) -> bool:
+    """Return whether a file, or each one in a folder, is JSON that can be read: a text in it is found there."""
+    begins = list[str]()
+    with suppress(OSError, UnicodeDecodeError):
+        for each in files_below(path):
+            with open(each, encoding="utf-8-sig") as file:
+                begins.append(file.read(99).lstrip()[:1])
+        return bool(begins) and {*begins} <= {"{", "["}
+    return False
+
+
 def _store_has(path: str, holds: Holds) -> bool:
     with open_store(f"{as_url(path)}?mode=ro") as store:
         names = [row.id for row in store.iter_conversations() if row.erased_at is None]

@@ -544,6 +544,15 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
     assert {*ran.document["holders"]} == {one for one in named if one.startswith("imported folder")}
 
 
+@pytest.mark.parametrize("now, is_named", [('{"role": "user", "content": "tulip"}', False), ("tulip", True)])
+def test_a_redaction_of_a_text_names_no_source_of_json_that_lost_it(foldlog, tmp_path, now, is_named):
+    written({"n.jsonl": json.dumps({"role": "user", "content": "marigold"})})
+    foldlog("import", "n.jsonl")
+    written({"n.jsonl": now})
+    ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes", "--json")
+    assert ran.document["holders"] == [f"imported file {tmp_path / 'n.jsonl'}"] * is_named
+
+
 def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(foldlog, tmp_path):
     """Not of another one, nor where a redaction looks for a text that it does not hold; and of both that had its id."""
     for name in ("m", "n"):

@@ -30,6 +30,7 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
+from foldlog._formats.files.found import files_below
 from foldlog._maintenance import (
     all_that_goes,
     conversations_with,
@@ -40,7 +41,7 @@ from foldlog._maintenance import (
     shown_by,
     with_twins,
 )
-from foldlog._matching import Holds, events_with, files_with, keep_documents, text_or_pattern
+from foldlog._matching import Holds, events_with, files_with, is_json, keep_documents, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
 from foldlog._search.index import still_in_index
@@ -210,6 +211,8 @@ def run(
             paths = [*chain(*sources.values())]
             held = dict(files_with(store, text, [*known, *unconfirmed], paths, with_store=not is_pending))
             stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[everywhere])]
+            without = {path for path in paths if is_json(path) and held.keys().isdisjoint(files_below(path))}
+            unconfirmed = {name: None for name in unconfirmed if path_in(name) not in without}
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
