@@ -47,29 +47,32 @@ class ModelCall(NamedTuple):
     is_total: bool = False
 
 
-_OWN, _ALL = 1, 2
-"""An event tells the usage of its own reply, or of all replies so far."""
-
-
 class Untold(Struct):
-    """How many replies tell neither usage nor cost, the ids of the last reply, and whether it is one of them."""
+    """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, and the event
+    of the last call that was told.
+    """
 
     count: int = 0
     ids: list[str] = []
     is_one: bool = False
+    told: int = -1
 
-    def watched(self, events: Iterable[Event], how: Told, start: int) -> Iterator[Event]:
-        """Yield events, and count the replies from ``start`` on. Those that stand together, or have the same id, are
-        one; one event of them tells for all.
+    def watched(self, events: Iterable[Event], format: str, start: int) -> Iterator[Event]:
+        """Yield events, and count the replies from ``start`` on. Those of one record, or with one id, are one; one
+        event of them tells for all. What is told at once is of all replies before it.
         """
-        is_told, said, tells = False, int(self.is_one), how.tells()
+        is_told, said = False, int(self.is_one)
         for event in events:
             yield event
-            if how.is_apart(event):
+            if format in _APART:
+                is_apart = isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent")
+            else:
+                is_apart = not place_of(event)
+            if is_apart:
                 is_told, said = False, 0
-            if told := tells(event):
-                is_told = True
-                said = self._tell(self.count if told == _ALL else said)
+            if (is_own := _tells(event)) or event.id == self.told:
+                is_of_all = not is_own or format in _OF_ALL or event.meta.get("calls") == 0
+                is_told, said = True, self._tell(self.count if is_of_all else said)
             if type(event) is CondensationAction:  # what its record says was said before
                 is_told, said = True, self._tell(said)
             if type(event) not in (Action, Message) or not begins_call(event, None):
@@ -85,6 +88,14 @@ class Untold(Struct):
     def _tell(self, number: int) -> int:
         self.count, self.is_one = self.count - number, self.is_one and not number
         return 0
+
+
+_APART = ("aider", "codex")
+"""Formats that tell usage in a record of its own, before or behind the reply."""
+_OF_ALL = ("agent-framework", "openhands-v0")
+"""Formats in which the usage of a reply is that of those before it, too."""
+_UNORDERED = ("openhands-v1",)
+"""Formats in which no order says of which replies a total is."""
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -159,10 +170,13 @@ def calls_of_imported(
     """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
     nothing.
     """
+    untold = untold or Untold()
     imported: Iterator[Event] = (event for event in events if event.origin is not None)
-    if (how := _TOLD.get(format, Told())) is not None:
-        imported = (untold or Untold()).watched(imported, how, start)
-    return _READERS.get(format, _of_replies)(imported)
+    if format not in _UNORDERED:
+        imported = untold.watched(imported, format, start)
+    for call in _READERS.get(format, _of_replies)(imported):
+        untold.told = call.event_id
+        yield call
 
 
 def counts_on(format: str) -> bool:
@@ -183,11 +197,11 @@ def _told_by(
     return ModelCall(at, model, usage, cost, calls, reply, isinstance(event, CondensationAction), event.id)
 
 
-def _tells_own(event: Event) -> int:
+def _tells(event: Event) -> bool:
     told = event.meta
-    if not told or not (_inner(told, "usage") or cost_of(told.get("cost")) is not None):
-        return 0
-    return _OWN if told.get("calls") != 0 else _ALL
+    return bool(told) and bool(
+        told.get("accumulated") or _inner(told, "usage") or cost_of(told.get("cost")) is not None
+    )
 
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -196,7 +210,7 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """
     replies: dict[str | int, Event] = {}
     for event in events:
-        if _tells_own(event):
+        if _tells(event):
             replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = event
     for last in replies.values():
         told = last.meta
@@ -225,19 +239,6 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
             call = _told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
             yield _at_total(call, total)
             seen = total
-
-
-def _new_counts() -> Callable[[Event], int]:
-    seen: Any = None
-
-    def tells(event: Event) -> int:
-        nonlocal seen
-        is_count = isinstance(event, Annotation) and event.name == "token_count"
-        total = within(event.data, "info", "total_token_usage") if isinstance(event, Annotation) and is_count else None
-        is_new, seen = total is not None and total != seen, total or seen
-        return _ALL * is_new
-
-    return tells
 
 
 def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
@@ -274,7 +275,9 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
     replies: list[Event] = []
     for event in events:
-        if metrics := _metrics_of_copilot(event):
+        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
+        metrics = _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
+        if metrics:
             replies.clear()
         else:
             replies.append(event)
@@ -283,11 +286,6 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
             counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
             yield _told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
     yield from _of_replies(replies)
-
-
-def _metrics_of_copilot(event: Event) -> Mapping[str, Any]:
-    is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
-    return _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
 
 
 _OF_COPILOT = {
@@ -326,23 +324,6 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
 
 
-class Told(NamedTuple):
-    """How the events of a format tell of their replies: whether one ``is_apart`` from the reply before it."""
-
-    tells: Callable[[], Callable[[Event], int]] = lambda: _tells_own
-    is_apart: Callable[[Event], bool] = lambda event: not place_of(event)
-
-
-_TOLD: Mapping[str, Told | None] = {
-    "agent-framework": Told(lambda: lambda event: _ALL * _tells_own(event)),  # the last reply tells those of a run
-    "aider": Told(is_apart=lambda event: getattr(event, "source", "") == "user"),  # behind a reply
-    "codex": Told(  # by its release before or behind a reply
-        _new_counts, lambda event: isinstance(event, Observation) or getattr(event, "source", "") == "user"
-    ),
-    "copilot-cli": Told(lambda: lambda event: _ALL if _metrics_of_copilot(event) else _tells_own(event)),
-    "openhands-v0": Told(lambda: lambda event: _ALL if "accumulated" in event.meta else 0),
-    "openhands-v1": None,  # before or behind the replies
-}
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
     "atif": _of_atif,
     "codex": _of_codex,
