@@ -23,6 +23,7 @@ from foldlog._formats.losses import Losses
 from foldlog._formats.packing import is_kept, is_step_aside, keep, parts_of, place_of, unpack
 from foldlog._formats.past import Past, ReadableHistory, is_of
 from foldlog._formats.record import Located, within
+from foldlog._formats.record_events import happened_at
 from foldlog._formats.registry import format_named
 from foldlog._formats.repeats import is_repeated, key_of
 from foldlog._values import replaced, values_in
@@ -306,11 +307,17 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
         if is_copied or not format.reads_on(past):
             return None
         decoder, first = Decoder(format, history), next((key_of(record) for record, _ in past.records()), None)
+        newest = None
         for located in records:
             is_read = located.problem is None and key_of(located.value) != first
             made = decoder.events(located.value) if is_read else []
-            if not made or decoder.findings or any(map(_needs_more, made)):
+            at = happened_at(format, located.value) if made else None
+            if at is not None and newest is None:
+                newest = next((each.timestamp for each in past.newest_first() if each.timestamp is not None), at)
+            is_late = at is not None and newest is not None and at < newest  # it may be an earlier record again
+            if not made or is_late or decoder.findings or any(map(_needs_more, made)):
                 return None
+            newest = at or newest
             events += made
     except EventStoreError:  # a record of none, or a damaged event: reading all of it tells
         return None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Options, RecordDecoder
+from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import refused, text_or_empty, usage_told
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
@@ -49,6 +49,13 @@ def _response_after(event: Event, response: Any) -> Any:
         return response if event.origin is None else None
     ends = isinstance(event, Observation | SystemMessage) or (isinstance(event, Message) and event.source != "agent")
     return None if ends else response
+
+
+def happened_at(rules: Format, record: Any) -> datetime | None:
+    """Return when a record without an id of its own happened: it is an earlier one again if it is equal to that, and
+    written after what happened later.
+    """
+    return rules.time(record)[0] if rules.time is not None and rules.source_id(record) is None else None
 
 
 class FollowingDecoder(RecordDecoder):
@@ -102,7 +109,7 @@ class FollowingDecoder(RecordDecoder):
     def events(self, record: Any) -> list[Event]:
         self.check(record)
         read, key = self.begun(record), 0 if self.repeat == "events" else key_of(record)
-        if key and self._repeats.has(key):
+        if key and self._repeats.has(key, happened_at(self.rules, record)):
             read.meta, read.shown = {}, False
             read.close(REPEATED, None)
         else:
@@ -118,7 +125,7 @@ class FollowingDecoder(RecordDecoder):
         rules = self.rules
         is_timed = rules.time is not None and rules.time(record) != (None, None)
         has_own = self.repeat == "records" and (is_timed or rules.rewritten) and rules.source_id(record) is not None
-        if self._repeats.add(key, is_own=has_own, is_timed=is_timed):
+        if self._repeats.add(key, happened_at(rules, record), is_own=has_own, is_timed=is_timed):
             self.options.findings.append(_AGAIN)
 
     def ended(self, read: RecordEvents) -> None:

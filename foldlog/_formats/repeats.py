@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from datetime import UTC, datetime
 from typing import Any
 
 from foldlog._formats.packing import bytes_of
@@ -15,8 +16,8 @@ _RECORDS_MIN = 3
 
 
 class Repeats:
-    """Tells which records are earlier ones again: those with an id of their own, and those that begin with the first
-    record of the log and follow in its order, if that tells its time.
+    """Tells which records are earlier ones again: those with an id of their own; in a log that tells its times also
+    those that begin with its first record, or with one that happened before the newest, and follow in their order.
 
     ``is_begun``: whether there are records before the first one. Memory: some words for each record.
     """
@@ -24,15 +25,17 @@ class Repeats:
     def __init__(self, *, is_begun: bool) -> None:
         self._is_begun = is_begun
         self._known, self._in_order = set[int](), array("q")
+        self._places, self._newest = dict[int, int](), datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """How many of the first records came again in a row, up to the last record."""
+        """The place after that of the record which the last record is again; 0 for a new one."""
 
-    def has(self, key: int) -> bool:
-        """Return whether the record with this key is an earlier one again."""
-        return key in self._known or (self._is_timed and self._place(key) > 0)
+    def has(self, key: int, at: datetime | None) -> bool:
+        """Return whether the record with this key is an earlier one again. ``at`` is when it happened, if it
+        has no id of its own."""
+        return key in self._known or (self._is_timed and self._place(key, at) > 0)
 
-    def add(self, key: int, *, is_own: bool, is_timed: bool) -> bool:
+    def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
         """Take notice of a record. Return whether it is the last of several that are equal to all before them, of which
         none tells that they are the same.
         """
@@ -41,15 +44,21 @@ class Repeats:
         if self._is_begun:
             return False
         self._is_timed = self._is_timed if self._in_order else is_timed
-        self._again = 0 if is_own and not self._is_timed else self._place(key)
+        self._again = 0 if is_own and not self._is_timed else self._place(key, at)
+        if at is not None:
+            self._places.setdefault(key, len(self._in_order))
+            self._newest = max(self._newest, at)
         self._in_order.append(key)
         return not self._is_timed and self._again >= _RECORDS_MIN and 2 * self._again == len(self._in_order)
 
-    def _place(self, key: int) -> int:
-        """Return how many of the first records come again with the next one."""
+    def _place(self, key: int, at: datetime | None) -> int:
+        """Return the place after that of the record which the next one is again; 0 for a new one."""
         if not self._in_order:
             return 0
-        return self._again + 1 if self._in_order[self._again] == key else int(self._in_order[0] == key)
+        if self._in_order[self._again] == key:
+            return self._again + 1
+        is_late = self._is_timed and at is not None and at < self._newest
+        return self._places.get(key, -1) + 1 if is_late else int(self._in_order[0] == key)
 
 
 def key_of(record: Any) -> int:

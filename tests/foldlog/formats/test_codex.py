@@ -419,6 +419,23 @@ def test_an_append_looks_back_no_further_than_it_must(histories, monkeypatch):
     assert len(read) <= 20 + 3, "it looks for them in the last twenty texts"
 
 
+def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_said_again(histories, tmp_path):
+    """Records that come at the time of the newest one may be the same words, said twice."""
+    log = [BASE, *(record("response_item", text(f"m{n}"), f"2026-02-17T09:00:0{n}.000Z") for n in range(1, 6))]
+    more = [record("response_item", text("m5"), "2026-02-17T09:00:09.000Z"), log[-1]]
+    ends = [(log[-2:], 0), ([*log[-2:] * 2, more[0]], 1), (more, 1), (log[-1:], 1)]
+    for number, (again, added) in enumerate(ends):
+        read = []
+        for name, lengths in (("whole", [99]), ("grown", [6, 7, 99])):
+            path = tmp_path / f"{name}{number}.jsonl"
+            for length in lengths:
+                path.write_text("".join(f"{json.dumps(each)}\n" for each in [*log, *again][:length]))
+                (history,) = histories.import_(path, conversation=path.stem)
+            read.append([*history.events()])
+            assert [each.content for each in history.view()][1:] == ["m1", "m2", "m3", "m4", "m5", *["m5"] * added]
+        assert read[0] == read[1]
+
+
 def test_events_of_ours_between_the_records_are_forgotten_with_them(histories):
     history = histories["c1"]
     history.append_records([BASE, *said("a")], format=CODEX)
