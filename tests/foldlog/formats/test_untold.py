@@ -10,6 +10,9 @@ import pytest
 
 import foldlog
 from foldlog._formats.registry import FORMATS
+from foldlog._reports.prices import Prices
+from foldlog._reports.spending import spent_by
+from foldlog._reports.sums import KeptSums
 
 USED = {"prompt_tokens": 10, "completion_tokens": 2}
 CLAUDE = {"input_tokens": 10, "output_tokens": 2}
@@ -45,16 +48,6 @@ def codex(n, told, *, count_first=False):
     count = [{"type": "event_msg", "payload": {"type": "token_count", "info": info}}] * told
     items = [{"type": "response_item", "payload": each} for each in (asked, said)]
     return [items[0], *count, items[1]] if count_first else [*items, *count]
-
-
-def pi(n, told):
-    usage = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12}
-    message = {"role": "assistant", "content": TEXT, "model": "m", **({"usage": usage} if told else {})}
-    return [{"type": "message", "id": f"a{n}", "parentId": f"a{n - 1}" if n else "s", "message": message}]
-
-
-def step(n, told):
-    return [{"step_id": n, "source": "agent", "message": "hm", **({"metrics": USED} if told else {})}]
 
 
 def v0(n, told):
@@ -96,36 +89,6 @@ def sample(n, told):
     return [{"id": f"m{n}", **SAID, "source": "generate"}, *[used] * told]
 
 
-def opencode(n, told):
-    info = {"id": f"m{n}", "sessionID": "s", "role": "assistant", "modelID": "m"}
-    return [{"info": info | ({"tokens": {"input": 10, "output": 2}} if told else {}), "parts": TEXT}]
-
-
-def strands(n, told):
-    used = {"metadata": {"usage": {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12}}} if told else {}
-    message = {"role": "assistant", "content": [{"text": "hm"}], **used}
-    return [{"message": message, "message_id": n, "redact_message": None, "created_at": "2026-03-01T10:00:00Z"}]
-
-
-def pydantic_ai(n, told):
-    said = {"parts": [{"content": "hm", "part_kind": "text"}], "kind": "response", "model_name": "m"}
-    return [said | ({"usage": CLAUDE} if told else {})]
-
-
-def adk(n, told):
-    used = {"usage_metadata": {"prompt_token_count": 10, "candidates_token_count": 2}} if told else {}
-    return [{"content": {"parts": [{"text": "hm"}]}, "invocation_id": "i", "author": "a", "id": f"e{n}", **used}]
-
-
-def framework(n, told):
-    return [{"type": "message", "role": "assistant", "contents": TEXT, "additional_properties": {}}]
-
-
-def gpt(n, told):
-    message = {"id": f"m{n}", "author": {"role": "assistant"}, "content": {"content_type": "text", "parts": ["hm"]}}
-    return [{"id": f"m{n}", "message": message, "parent": f"m{n - 1}" if n else None}]
-
-
 def run(prompt):
     return {"info": {"model_stats": {"tokens_sent": prompt, "api_calls": prompt // 10}}}
 
@@ -133,45 +96,57 @@ def run(prompt):
 NEVER = ("unknown", "unknown", "unknown")
 """The marks of a format whose records tell nothing."""
 ROWS = {
-    "agent-framework": Row(framework, marks=NEVER),
-    "aider": Row(
-        lambda n, told: [
-            *({"aider": kind, "text": "hm"} for kind in ("user", "assistant")),
-            *[{"aider": "tool", "text": "Tokens: 10 sent, 2 received."}] * told,
-        ],
-    ),
+    "agent-framework": Row(lambda n, told: [{"type": "message", "role": "assistant", "contents": TEXT}], marks=NEVER),
+    "aider": Row(lambda n, told: [
+        *({"aider": kind, "text": "hm"} for kind in ("user", "assistant")),
+        *[{"aider": "tool", "text": "Tokens: 10 sent, 2 received."}] * told,
+    ]),
     "anthropic-messages": Row(lambda n, told: [{**SAID, "content": TEXT, "usage": CLAUDE if told else None}]),
     "atif": Row(
-        step,
+        lambda n, told: [{"step_id": n, "source": "agent", "message": "hm", "metrics": USED if told else None}],
         total=lambda steps, prompt: {
             **{"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "a", "version": "1"}},
             **{"steps": steps, "final_metrics": {"total_prompt_tokens": prompt}},
         },
     ),
-    "chatgpt": Row(gpt, marks=NEVER),
+    "chatgpt": Row(lambda n, told: [
+        {"id": f"m{n}", "parent": f"m{n - 1}" if n else None, "message": {
+            "id": f"m{n}", "author": {"role": "assistant"}, "content": {"content_type": "text", "parts": ["hm"]}
+        }}
+    ], marks=NEVER),
     "claude-ai": Row(lambda n, told: [{"uuid": f"u{n}", "sender": "assistant", "content": TEXT}], marks=NEVER),
     "claude-code": Row(claude),
     "codex": Row(codex, before=({"type": "turn_context", "payload": {"model": "m"}},)),
     "copilot-cli": Row(copilot),
     "gemini-cli": Row(lambda n, told: [{"id": f"g{n}", "type": "gemini", **SAID, "tokens": {"input": 10 * told}}]),
-    "google-adk": Row(adk),
+    "google-adk": Row(lambda n, told: [
+        {"content": {"parts": [{"text": "hm"}]}, "invocation_id": "i", "author": "a", "id": f"e{n}",
+         "usage_metadata": {"prompt_token_count": 10} if told else None}
+    ]),
     "inspect-eval": Row(sample),
     "langchain": Row(lambda n, told: [{"type": "ai", "data": {**SAID, "usage_metadata": CLAUDE if told else None}}]),
     "openai-chat": Row(chat, total=lambda records, prompt: {"messages": records, **run(prompt)}),
     "openai-responses": Row(lambda n, told: [{"type": "message", **SAID}], marks=NEVER),
-    "opencode": Row(opencode),
-    "openhands-v0": Row(
-        v0,
-        total=lambda records, prompt: {
-            "history": records,
-            "metrics": {"accumulated_token_usage": {"prompt_tokens": prompt}},
-        },
-    ),
+    "opencode": Row(lambda n, told: [
+        {"info": {"id": f"m{n}", "sessionID": "s", "role": "assistant", "tokens": {"input": 10 * told}}, "parts": TEXT}
+    ]),
+    "openhands-v0": Row(v0, total=lambda records, prompt: {
+        "history": records, "metrics": {"accumulated_token_usage": {"prompt_tokens": prompt}}
+    }),
     "openhands-v1": Row(v1, total=lambda *told: told, marks=("", "", "unknown")),  # no order says which replies are in
     "otlp-genai": Row(span),
-    "pi": Row(pi, before=({"type": "session", "version": 3, "id": "s", "cwd": "/"},)),
-    "pydantic-ai": Row(pydantic_ai),
-    "strands": Row(strands),
+    "pi": Row(lambda n, told: [
+        {"type": "message", "id": f"a{n}", "parentId": f"a{n - 1}" if n else "s",
+         "message": {"role": "assistant", "content": TEXT, "usage": {"input": 10 * told, "output": 2 * told}}}
+    ], before=({"type": "session", "version": 3, "id": "s", "cwd": "/"},)),
+    "pydantic-ai": Row(lambda n, told: [
+        {"parts": [{"content": "hm", "part_kind": "text"}], "kind": "response", "usage": CLAUDE if told else None}
+    ]),
+    "strands": Row(lambda n, told: [
+        {"message": {"role": "assistant", "content": [{"text": "hm"}],
+                     "metadata": {"usage": {"inputTokens": 10 * told}}},
+         "message_id": n, "redact_message": None, "created_at": "2026-03-01T10:00:00Z"}
+    ]),
     "swe-agent": Row(
         lambda n, told: [{**SAID, "agent": "main"}],
         total=lambda records, prompt: {"history": records, "trajectory": [], **run(prompt)},
@@ -220,6 +195,21 @@ def test_a_sum_has_a_mark_where_a_reply_is_not_told_and_where_its_source_tells_m
             mark(tmp_path / f"{n}", format, row.total(records(*each), prompt)) for n, (each, prompt) in enumerate(given)
         ]
         assert found == (["", "+", "+", "+", "", ""] if row.marks != NEVER else [""] * 6)
+
+
+@pytest.mark.parametrize("format", [format for format in FORMATS if ROWS[format].marks != NEVER])
+def test_figures_that_count_on_say_the_same_as_those_of_the_whole(tmp_path, format):
+    row = ROWS[format]
+    records = [*row.before, *(each for n in range(3) for each in row.reply(n, True))]
+    counted = []
+    for first in (len(row.before) + 1, len(records)):
+        with foldlog.open("memory:") as histories:
+            for end in range(first, len(records) + 1):
+                (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records[:end]))
+                list(histories.import_(tmp_path / "a.jsonl", format=format, findings=print))
+                ((_, one),) = KeptSums(histories.store).of(histories.store.iter_conversations())
+            counted.append(spent_by(one.calls, Prices()))
+    assert counted[0] == counted[1]
 
 
 @pytest.mark.parametrize(
