@@ -443,13 +443,6 @@ def test_texts_go_where_the_entry_of_their_erasure_is_damaged(tmp_path: Path):
         assert found(index, "word") == []
 
 
-def test_one_damaged_event_is_counted_as_one(foldlog, five_messages):
-    foldlog("import", five_messages)
-    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
-        connection.execute("UPDATE events SET body = 'x' WHERE id = 1")
-    assert "not in the index: 1 damaged event;" in foldlog("search", "message").err
-
-
 def test_the_command_shows_where_words_are(foldlog, five_messages):
     foldlog("import", five_messages)
     ran = foldlog("search", "message", "3")
