@@ -27,7 +27,19 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**{name: getattr(told, name) for name in names}, **others)
 
 
-class ConversationDocument(Document, frozen=True, kw_only=True):
+class OfConversation(Document, frozen=True, kw_only=True):
+    """What a document of one conversation starts with."""
+
+    conversation: str
+
+
+class OfVersion(OfConversation, frozen=True, kw_only=True):
+    """What a document that tells of all its events starts with: ``version`` is how many they are."""
+
+    version: int
+
+
+class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
     many events were erased. Fields from ``attributes`` on need its events: the list of the server leaves out those that
     are not counted yet, a short list the figures of the View and of calls. ``events`` are those that figures count,
@@ -37,8 +49,6 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     event does not say.
     """
 
-    conversation: str
-    version: int
     created_at: str
     last_recorded_at: str
     head: str | None = None
@@ -170,12 +180,11 @@ class FindDocument(Document, frozen=True, kw_only=True):
     hits: tuple[FoundDocument, ...]
 
 
-class HitDocument(Document, frozen=True, kw_only=True):
+class HitDocument(OfConversation, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is when it happened, without a zone where its source
     names none; None where the event does not say.
     """
 
-    conversation: str
     event: int
     kind: str
     recorded_at: str
@@ -195,11 +204,9 @@ class HitsDocument(Document, frozen=True, kw_only=True):
     unread: int
 
 
-class HeadDocument(Document, frozen=True, kw_only=True):
+class HeadDocument(OfVersion, frozen=True, kw_only=True):
     """A head to publish. ``generation``: how many erased conversations had the id before."""
 
-    conversation: str
-    version: int
     head: str
     generation: int | UnsetType = UNSET
 
@@ -211,34 +218,28 @@ class HeadsDocument(Document, frozen=True, kw_only=True):
     heads: tuple[HeadDocument, ...]
 
 
-class AttributesDocument(Document, frozen=True, kw_only=True):
+class AttributesDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog attributes``."""
 
-    conversation: str
     attributes: dict[str, Any]
 
 
-class DocumentsDocument(Document, frozen=True, kw_only=True):
+class DocumentsDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog documents``."""
 
-    conversation: str
-    version: int
     documents: dict[str, Any]
 
 
-class ReportDocument(Document, frozen=True, kw_only=True):
+class ReportDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog report``: the file that was written."""
 
-    conversation: str
-    version: int
     file: str
     bytes: int
 
 
-class RetractedDocument(Document, frozen=True, kw_only=True):
+class RetractedDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog retract``: ``event`` is the retraction, ``shown`` how many events the View has now."""
 
-    conversation: str
     event: int
     to: int
     taken_back: int
@@ -298,12 +299,11 @@ class RequestDocument(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class WhyDocument(Document, frozen=True, kw_only=True):
+class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
     which event ``by`` hid it.
     """
 
-    conversation: str
     event: int
     version: int
     fate: str
@@ -325,10 +325,9 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
     events: tuple[int, ...]
 
 
-class DifferenceDocument(Document, frozen=True, kw_only=True):
+class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog diff ID A B``: the events that entered a View and left it."""
 
-    conversation: str
     before: int
     after: int
     entered: tuple[int, ...]
@@ -336,11 +335,9 @@ class DifferenceDocument(Document, frozen=True, kw_only=True):
     summarized: tuple[SummarizedDocument, ...]
 
 
-class DivergenceDocument(Document, frozen=True, kw_only=True):
+class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog diff ID OTHER``: where two conversations with a common past diverge. ``runs`` have that past too."""
 
-    conversation: str
-    version: int
     other: str
     other_version: int
     common_past: int
@@ -358,13 +355,11 @@ class LineDocument(Document, frozen=True, kw_only=True):
     gist: str
 
 
-class RunDocument(Document, frozen=True, kw_only=True):
+class RunDocument(OfVersion, frozen=True, kw_only=True):
     """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``, of ``tools`` as
     often as it says; and the last ``answer`` in words to its last request, None where it has none.
     """
 
-    conversation: str
-    version: int
     requests: int
     replies: int
     calls: int
@@ -408,11 +403,9 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     steps: tuple[StepDocument, ...]
 
 
-class MeasuredDocument(Document, frozen=True, kw_only=True):
+class MeasuredDocument(OfVersion, frozen=True, kw_only=True):
     """How fast the Views of one conversation open. ``agrees``: whether its View is the fold of its events."""
 
-    conversation: str
-    version: int
     view: int
     open_ms: float
     past_ms: float
@@ -436,20 +429,17 @@ class RevisionDocument(Document, frozen=True, kw_only=True):
     problem: str
 
 
-class AuditedDocument(Document, frozen=True, kw_only=True):
+class AuditedDocument(OfVersion, frozen=True, kw_only=True):
     """The revisions of one conversation, compared with its log."""
 
-    conversation: str
-    version: int
     revisions: int
     missing: int
     findings: tuple[RevisionDocument, ...]
 
 
-class DamagedDocument(Document, frozen=True, kw_only=True):
+class DamagedDocument(OfConversation, frozen=True, kw_only=True):
     """An event that cannot be read."""
 
-    conversation: str
     event: int
     problem: str
 
@@ -491,10 +481,9 @@ class SizesDocument(Document, frozen=True, kw_only=True):
     counted_as: str | UnsetType | None = UNSET
 
 
-class CondensedDocument(Document, frozen=True, kw_only=True):
+class CondensedDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog condense``. Where ``outcome`` is ``declined``, only ``problem`` and ``model`` follow."""
 
-    conversation: str
     dry_run: bool
     outcome: str
     model: SpendingDocument
@@ -577,13 +566,11 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     calls: tuple[CallDocument, ...]
 
 
-class ComparisonDocument(Document, frozen=True, kw_only=True):
+class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a token that is new,
     and for a repeated one, of ``priced``.
     """
 
-    conversation: str
-    version: int
     counted_as: str | None
     priced: str
     price: tuple[float, float]
@@ -653,10 +640,9 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
     redacted_since: tuple[str, ...]
 
 
-class ExportedDocument(Document, frozen=True, kw_only=True):
+class ExportedDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog export --output``. ``notes`` say what the format has no place for."""
 
-    conversation: str
     format: str
     file: str
     records: int
@@ -784,31 +770,26 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     models: tuple[ModelDocument, ...] = ()
 
 
-class ShownDocument(Document, frozen=True, kw_only=True):
+class ShownDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog show`` and ``/api/event``: an event as it is stored; for a page without its source's record."""
 
-    conversation: str
     event: dict[str, Any]
 
 
-class LogDocument(Document, frozen=True, kw_only=True):
+class LogDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog log``: events as they are stored, and what cannot be read of them."""
 
-    conversation: str
-    version: int
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
     events: tuple[dict[str, Any], ...]
     findings: tuple[str, ...] = ()
 
 
-class ViewDocument(Document, frozen=True, kw_only=True):
+class ViewDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
     "sent" to the model whole, "masked", "shortened", "hidden", "unknown", "pending" or "unsent". ``sent_events``
     and ``sent_summaries`` are those of a list; null where what is sent is not known.
     """
 
-    conversation: str
-    version: int
     ids: tuple[int, ...]
     unhandled_condensation_request: bool
     sent_events: int | None
@@ -817,10 +798,9 @@ class ViewDocument(Document, frozen=True, kw_only=True):
     events: tuple[dict[str, Any], ...]
 
 
-class RecordsDocument(Document, frozen=True, kw_only=True):
+class RecordsDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog export``: the records, as their source wrote them."""
 
-    conversation: str
     format: str
     records: tuple[Any, ...]
     findings: tuple[str, ...] = ()
@@ -905,11 +885,9 @@ class VerifiedDocument(Document, frozen=True, kw_only=True):
     sound: bool
 
 
-class SalvagedDocument(Document, frozen=True, kw_only=True):
+class SalvagedDocument(OfVersion, frozen=True, kw_only=True):
     """One conversation that was salvaged. ``view_ends``: from this lost event on there is no View."""
 
-    conversation: str
-    version: int
     whole: bool
     lost: tuple[LossDocument, ...]
     problem: str | None
@@ -926,10 +904,9 @@ class SalvageDocument(Document, frozen=True, kw_only=True):
     unreadable: tuple[str, ...]
 
 
-class QuoteDocument(Document, frozen=True, kw_only=True):
+class QuoteDocument(OfConversation, frozen=True, kw_only=True):
     """A condensation whose summary may quote a redacted event."""
 
-    conversation: str
     event: int
     redacted: bool
 
@@ -946,10 +923,9 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
     holders: tuple[str, ...]
 
 
-class MatchDocument(Document, frozen=True, kw_only=True):
+class MatchDocument(OfConversation, frozen=True, kw_only=True):
     """Events of a conversation that ``foldlog redact`` found, and, if asked for, the summaries that go too."""
 
-    conversation: str
     event_ids: tuple[int, ...]
 
 
@@ -967,10 +943,9 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     holders: tuple[str, ...]
 
 
-class RedactedDocument(Document, frozen=True, kw_only=True):
+class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost``: those whose newest values went; ``attributes`` is one."""
 
-    conversation: str
     event_ids: tuple[int, ...]
     hashes: tuple[str, ...]
     at: str
@@ -984,10 +959,9 @@ class RedactedDocument(Document, frozen=True, kw_only=True):
     bytes_pending: bool
 
 
-class RekeyedDocument(Document, frozen=True, kw_only=True):
+class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
     """One conversation: whether its data key changed, how many rows did, and which were damaged and left."""
 
-    conversation: str
     key: bool
     rows: int
     damaged: tuple[int, ...]
@@ -1090,6 +1064,6 @@ def streamed(items: Iterable[Any]) -> Any:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents, by the names of their classes."""
-    kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, Document)]
+    kinds = [kind for name, kind in globals().items() if name.endswith("Document")]
     _, components = msgspec.json.schema_components(kinds[1:], ref_template="#/$defs/{name}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": components}
