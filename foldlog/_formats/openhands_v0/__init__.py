@@ -17,8 +17,8 @@ The records, and the events that they become:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` and ``writing.py`` are the two directions, ``delegates.py`` finds the work of delegates, and
-``memory.py`` has the words that V0's agent sent to its model.
+``reading.py`` and ``writing.py`` are the two directions, and ``memory.py`` has the words that V0's agent sent to its
+model.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action before it.
@@ -30,8 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._formats.format import Beside, Format
-from foldlog._formats.openhands_v0.delegates import members_of
-from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
+from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder, members_of
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
 from foldlog._formats.record import dict_or_empty, usage_told, within
 

@@ -132,9 +132,9 @@ class Recollection:
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
         """Return the text of one observation, and ``extras`` without the long texts in it."""
-        text = _Text(extras)
+        lines, extras = list[str](), dict(extras)
         if extras.get("recall_type") == "workspace_context":
-            _tell_workspace(extras, text)
+            _tell_workspace(extras, lines)
         knowledge = extras.get("microagent_knowledge")
         for place, piece in enumerate(knowledge if type(knowledge) is list else ()):
             name, content, trigger = (
@@ -142,11 +142,11 @@ class Recollection:
             )
             if content and name not in self._told:
                 self._told[name] = source_id
-                text.add(f"Knowledge about {name}" + (f", called for by the word {trigger!r}:" if trigger else ":"))
-                text.add(content)
-                text.extras["microagent_knowledge"] = pieces = list(text.extras["microagent_knowledge"])
+                lines.append(f"Knowledge about {name}" + (f", called for by the word {trigger!r}:" if trigger else ":"))
+                lines.append(content)
+                extras["microagent_knowledge"] = pieces = list(extras["microagent_knowledge"])
                 pieces[place] = {**piece, "content": None}
-        return text.said, text.extras
+        return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
         """Mark the knowledge in these records as forgotten, so that it is told again."""
@@ -155,26 +155,16 @@ class Recollection:
                 del self._told[name]
 
 
-def _tell_workspace(extras: dict[str, Any], text: _Text) -> None:
+def _tell_workspace(extras: dict[str, Any], lines: list[str]) -> None:
+    """Add what ``extras`` tells of the workspace to ``lines``, and take the long texts out of it."""
     for key, label in _FACTS:
         if text_or_empty(extras.get(key)):
-            text.add(f"{label}: {extras[key]}")
+            lines.append(f"{label}: {extras[key]}")
     for key, label in (("runtime_hosts", "Host and port"), ("custom_secrets_descriptions", "Secret")):
         for name, about in dict_or_empty(extras.get(key)).items():
-            text.add(f"{label}: {name} {about}".rstrip())
+            lines.append(f"{label}: {name} {about}".rstrip())
     for key, label in _INSTRUCTIONS:
         if text_or_empty(extras.get(key)):
-            text.add(f"{label}:")
-            text.add(extras[key])
-            text.extras[key] = None
-
-
-class _Text:
-    """A text that is made line by line, and the extras that it does not hold."""
-
-    def __init__(self, extras: dict[str, Any]) -> None:
-        self.said = ""
-        self.extras = dict(extras)
-
-    def add(self, line: str) -> None:
-        self.said += f"\n{line}" if self.said else line
+            lines.append(f"{label}:")
+            lines.append(extras[key])
+            extras[key] = None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
-from foldlog._formats.openhands_v0.delegates import OpenDelegations, members_of, open_delegations, outside_history
 from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
+from foldlog._formats.packing import events_of, unpack
 from foldlog._formats.record import (
     NotAnEvent,
     dict_or_empty,
@@ -67,9 +67,10 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
         whole = options.past is None and not options.as_history
-        self._outside = outside_history(records) if whole else set[int]()
+        self._outside = _outside_history(records) if whole else set[int]()
         """The numbers of the records that are outside the agent's history."""
-        self._delegations: OpenDelegations | None = None
+        self._open: int | None = None
+        """The number of delegations without a result, where records come one by one."""
         self._event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
         self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
         self._recollection = Recollection(self.past)
@@ -111,11 +112,21 @@ class OpenHandsV0Decoder(FollowingDecoder):
         self._last_action = None
 
     def _is_outside(self, record: Any) -> bool:
+        """Return whether the next record is a delegate's: it is in its parent's stream, but not in its history. Of a
+        whole stream, only the records between a delegation and its result are known to be a delegate's. Where records
+        come one by one, all records after a delegation are, until its result comes.
+        """
         if self.options.past is None:
             return self._record_number in self._outside
-        if self._delegations is None:
-            self._delegations = OpenDelegations(0 if self.past is None else open_delegations(self.past.view()))
-        return self._delegations.takes(record)
+        if self._open is None:
+            calls = () if self.past is None else self.past.view().open_calls
+            self._open = sum(_delegations(unpack([call])) for call in calls if events_of(call) == 1)
+        for member in members_of(record):
+            if type(member.get("action")) is not str:
+                self._open -= member.get("observation") == "delegate" and self._open > 0
+        outside = self._open > 0
+        self._open += _delegations(record)
+        return outside
 
     def _cause(self, read: RecordEvents, record: dict[str, Any], is_action: bool) -> int | None:
         cause = record.get("cause")
@@ -283,3 +294,31 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
     if call_id is None:
         return None, None
     return call_id, text_or_none(dict_or_empty(metadata.get("model_response")).get("id"))
+
+
+def members_of(record: Any) -> Sequence[Any]:
+    """Return the objects of a record: the oldest files have an action and its observation in an array."""
+    return record if type(record) is list else (record,)
+
+
+def _outside_history(records: Iterable[Any]) -> set[int]:
+    """Return the numbers of the records of a delegate in its parent's stream.
+
+    They are strictly between a ``delegate`` action and its ``delegate`` observation, the innermost first; a delegation
+    without an observation has none. Cost: one pass over the records.
+    """
+    open_at: list[int] = []
+    outside: set[int] = set()
+    for number, record in enumerate(records):
+        for member in members_of(record):
+            if type(member) is not dict:
+                continue
+            if member.get("action") == "delegate":
+                open_at.append(number)
+            elif type(member.get("action")) is not str and member.get("observation") == "delegate" and open_at:
+                outside.update(range(open_at.pop() + 1, number))
+    return outside
+
+
+def _delegations(record: Any) -> int:
+    return sum(member.get("action") == "delegate" for member in members_of(record))
