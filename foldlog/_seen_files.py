@@ -149,14 +149,14 @@ class SeenFiles:
         """What an import has read of conversations with redacted events, each as it was then."""
 
     def named_otherwise(self, source: Source) -> Iterator[str]:
-        """Yield the conversations that were imported from the place of a source that does not tell its name now, with
-        the name that they told, or the other way round; none where its name is one, or something was redacted.
+        """Yield the conversations that were imported from the place of a source under another name, that they told or
+        that of the file; none where the source tells its name now, as they did, or where something was redacted.
         """
         known = () if self._store.version(source.name) else self._kept.of(os.path.abspath(source.path))
         there = (one.conversation for kept, one in known if kept.options[1:] == self._options[1:])
-        others = (each for each in there if (each in source.former_names) == source.is_named)
-        for each in others:
-            if each not in self._of_open and not self._store.conversation(each).redactions:
+        for each in there:
+            is_other = each in source.former_names or not source.is_named
+            if is_other and each not in self._of_open and not self._store.conversation(each).redactions:
                 yield each
 
     def look(self, path: Path) -> Found | Unchanged | None:

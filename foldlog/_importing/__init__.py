@@ -120,7 +120,8 @@ def import_source(
             if (tries := tries + 1) == _TRIES:
                 raise
     imported = _with_documents(store, source, without_repeating(store, source, imported), marks=marks)
-    if conversation is None and not source.is_named and imported.conversation in seen.named_otherwise(source):
+    told = imported.conversation not in source.former_names and not source.is_named
+    if conversation is None and told and imported.conversation in seen.named_otherwise(source):
         where = " or ".join(map(str, source.others)) or "it"
         source.tell(f"its name is no longer in {where}; it goes on as conversation {imported.conversation!r}")
     return imported._replace(put_back=(), format=source.format, path=source.path)

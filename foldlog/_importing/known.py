@@ -212,7 +212,8 @@ def _holds(store: Store, conversation: str, source: Source, name: str, *, by_red
     with suppress(ConversationErased):  # since it was listed
         first = next(store.events(conversation, 0, 1))
         if first.origin is not None and format_of_history(store, conversation) == source.format:
-            same, stored, more, shared, put_back = compare(store, conversation, source, without_others=by_redacted)
+            alone = by_redacted or not store.conversation(conversation).redactions
+            same, stored, more, shared, put_back = compare(store, conversation, source, without_others=alone)
             redacted = len(put_back)
             # A log of which only the title was there has the name of its file: the id that it tells now.
             is_begun = stored >= SHARED_MIN or (not first.shown and conversation.endswith(f"/{source.name}"))

@@ -43,7 +43,7 @@ def made_whole(
     kept = intervals_kept(rewritings(store, conversation), version)
     stored = store.events(conversation, 0, version)
     if not store.conversation(conversation).redactions:
-        return (each for each in stored if contains(kept, each.id)), []
+        return (each for each in stored if contains(kept, each.id) and (each.origin or not without_others)), []
     events, put_back, others = list[Event](), list[Event](), list[int]()  # of these the source knows nothing
     named: defaultdict[Any, deque[Event]] = defaultdict(deque)
     for event in given:

@@ -137,6 +137,26 @@ def test_the_same_history_is_recognized_wherever_it_is_named_from(foldlog, tmp_p
     assert foldlog("import", "runs/a", "--json").document["imported"][0]["added"] == 1
 
 
+@pytest.mark.parametrize(
+    "first, then, edited", [("a", "a/x.jsonl", 0), ("a/x.jsonl", "a", 0), ("a/x.jsonl", "b", 0), ("a", "a/x.jsonl", 1)]
+)
+def test_a_fork_is_made_under_each_name_of_a_file(histories, tmp_path, monkeypatch, first, then, edited):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "a" / "x.jsonl", chat("one", "two", "three", "four"))
+    (history,) = histories.import_(first)
+    if not edited:
+        history.append(Message(source="user", content="of another hand"))
+    lines(tmp_path / "a" / "x.jsonl", chat("one", "two", "three", "edited" if edited else "four", "five"))
+    if then == "b":
+        (tmp_path / "a").rename(then)
+    for path in (then, f"{then[:1]}/x.jsonl", then[:1]):
+        assert [each.id for each in histories.import_(path)] == [f"{history.id}@{4 - edited}"]
+    assert [(each, len(histories[each])) for each in histories] == [
+        (history.id, 5 - edited),
+        (f"{history.id}@{4 - edited}", 5),
+    ]
+
+
 # -- histories that an earlier version imported -----------------------------------------------------------------------
 
 
