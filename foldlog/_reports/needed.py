@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -57,13 +57,13 @@ class Needs:
         self.used: list[str] = []
         """Each use of a term that had occurred before, once for a reply."""
         self._occurred: dict[str, list[int]] = {}
-        self._shown = _Shown(View.from_events(()))
-        self._in_reply: set[str] = set()
+        self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
         """Take note of what the next reply is made from."""
-        self._shown = _Shown(view)
-        self._in_reply = set()
+        self._view = view
+        self._shown: tuple[set[int], set[str], set[int]] | None = None
+        self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
         """Count the uses in an event of the agent. ``ids`` has the ids to report by those of the replay."""
@@ -72,13 +72,16 @@ class Needs:
         terms = event_terms(event)
         if begins_reply(event):
             for term in sorted(terms - self._in_reply):
-                before = [event_id for event_id in self._occurred.get(term, ()) if event_id < self._shown.version]
+                before = [event_id for event_id in self._occurred.get(term, ()) if event_id < self._view.version]
                 if before:
                     self.used.append(term)
-                    if not self._shown.has(term, before):
+                    if self._shown is None:
+                        self._shown = _shown(self._view)
+                    whole, others, named = self._shown
+                    if term not in others and whole.isdisjoint(before):
                         occurred = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
-                        named = self._shown.names(before)
-                        self.missing.append(MissingDocument(term, ids[event.id], occurred, named))
+                        is_named = not named.isdisjoint(before)
+                        self.missing.append(MissingDocument(term, ids[event.id], occurred, is_named))
             self._in_reply |= terms
         for term in terms:
             self._occurred.setdefault(term, []).append(event.id)
@@ -88,30 +91,14 @@ def _left(event: Event) -> str:
     return f"{getattr(event, 'content', '')}{getattr(event, 'arguments', '')}"
 
 
-class _Shown:
-    """What a prompt shows."""
-
-    def __init__(self, view: View) -> None:
-        self.version = view.version
-        self._view = view
-        self._whole: set[int] | None = None
-        self._others: set[str] = set()
-        self._named: set[int] = set()
-
-    def has(self, term: str, occurred: Iterable[int]) -> bool:
-        """Return whether an event in which the term occurred is shown whole, or a summary or masked event has it."""
-        if self._whole is None:
-            sent = [self._view[position] for position in self._view.fit_positions]
-            changed = [event for event in sent if event.id < 0 or is_masked(event)]
-            self._others = set().union(*map(event_terms, changed))
-            ends = (ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
-            self._named = {int(each) for each in chain.from_iterable(ends)}
-            self._named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
-            self._whole = {event.id for event in sent} - {event.id for event in changed}
-        return term in self._others or not self._whole.isdisjoint(occurred)
-
-    def names(self, occurred: Iterable[int]) -> bool:
-        """Return whether a line of a summary ends with the id of one of these events, or what is left of a cleared one
-        has it. Ask ``has`` first.
-        """
-        return not self._named.isdisjoint(occurred)
+def _shown(view: View) -> tuple[set[int], set[str], set[int]]:
+    """Return what a prompt shows: the ids of the events that are whole, the terms in its summaries and masked events,
+    and the ids at the ends of lines of a summary, or in what is left of a cleared event.
+    """
+    sent = [view[position] for position in view.fit_positions]
+    changed = [event for event in sent if event.id < 0 or is_masked(event)]
+    ends = (ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
+    named = {int(each) for each in chain.from_iterable(ends)}
+    named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
+    whole = {event.id for event in sent} - {event.id for event in changed}
+    return whole, set().union(*map(event_terms, changed)), named
