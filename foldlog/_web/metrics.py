@@ -23,65 +23,52 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
     Cost: one page of facts of the store; ``fleet`` has the rest.
     """
     lines = []
-    for name, kind, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
-        lines += [f"# HELP foldlog_{name} {about}", f"# TYPE foldlog_{name} {kind}"]
+    for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
+        lines += [f"# HELP foldlog_{name} {about}", f"# TYPE foldlog_{name} gauge"]
         lines += [f"foldlog_{name}{_labels(labels)} {value}" for labels, value in samples]
     return "\n".join([*lines, ""])
 
 
-def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
-    yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
-    yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
+def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
+    yield "conversations", "Conversations that are not erased.", [({}, fleet.conversations)]
+    yield "conversations_counted", "Conversations whose figures are known.", [({}, fleet.counted)]
     if store.path is not None:
         sizes = [({"file": end[1:] or "db"}, size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
-        yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
-    yield (
-        "bytes_pending",
-        "gauge",
-        "1 until a vacuum removes the bytes of erased events.",
-        [({}, int(store.database.bytes_pending))],
-    )
+        yield "file_bytes", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
+    pending = int(store.database.bytes_pending)
+    yield "bytes_pending", "1 until a vacuum removes the bytes of erased events.", [({}, pending)]
     yield from _followers(store)
 
 
-def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
-    yield "events", "gauge", "Events of counted conversations.", [({}, fleet.events)]
-    about = "Tokens of all Views; estimated without --agent-model."
-    yield "view_tokens", "gauge", about, [({}, fleet.view_tokens)]
+def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
+    yield "events", "Events of counted conversations.", [({}, fleet.events)]
+    yield "view_tokens", "Tokens of all Views; estimated without --agent-model.", [({}, fleet.view_tokens)]
     made, saved = Counter[str](), Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
         told = reason.reason if parts <= set(WORDS.values()) else "other"  # a condenser of one's own says what it likes
         made[told] += reason.condensations
         saved[told] += reason.tokens_saved or 0
-    yield "condensations", "gauge", "Condensations in the log, by reason.", _by_reason(made)
-    yield "tokens_saved", "gauge", "Tokens that condensations took from Views.", _by_reason(saved)
-    yield "condensation_cost_usd", "gauge", "Recorded cost of condensations.", _known(fleet.cost)
-    yield "model_cost_usd", "gauge", "Cost of all calls of models that the log tells.", _known(fleet.spent.cost)
+    yield "condensations", "Condensations in the log, by reason.", _by_reason(made)
+    yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
+    yield "condensation_cost_usd", "Recorded cost of condensations.", _known(fleet.cost)
+    yield "model_cost_usd", "Cost of all calls of models that the log tells.", _known(fleet.spent.cost)
 
 
-def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
     recorder = store.database.recorder
     about = "Events that a read model has not confirmed."
     if recorder.on_server:
         status = follower_status(store)
         lags = [each for each in status.followers if not is_a_copy(each.follower)]
-        yield "follower_lag_events", "gauge", about, [({"follower": each.follower}, each.events) for each in lags]
-        yield (
-            "follower_lag_seconds",
-            "gauge",
-            "The age of the first of these events.",
-            [({"follower": each.follower}, each.seconds) for each in lags],
-        )
-        yield "events_held_back", "gauge", "Events that a running transaction holds back.", [({}, status.held_back)]
+        yield "follower_lag_events", about, [({"follower": each.follower}, each.events) for each in lags]
+        ages: list[_Sample] = [({"follower": each.follower}, each.seconds) for each in lags]
+        yield "follower_lag_seconds", "The age of the first of these events.", ages
+        yield "events_held_back", "Events that a running transaction holds back.", [({}, status.held_back)]
         return
     last, known = recorder.query(lambda reader: (int(reader.value("last_position")), reader.value("trackings")))
-    yield (
-        "follower_lag_events",
-        "gauge",
-        about,
-        [({"follower": name}, max(0, last - reached)) for name, reached in json.loads(known) if not is_a_copy(name)],
-    )
+    behind = {name: max(0, last - reached) for name, reached in json.loads(known) if not is_a_copy(name)}
+    yield "follower_lag_events", about, [({"follower": name}, events) for name, events in behind.items()]
 
 
 def _by_reason(counted: Counter[str]) -> list[_Sample]:
