@@ -74,7 +74,7 @@ def test_the_page_is_served_through_nginx(tmp_path):
                 time.sleep(0.1)
         with pytest.raises(urllib.error.HTTPError, match="401"):
             get("/api/conversations")
-        assert b"foldlog_events 1" in get("/metrics", authorization=f"Bearer {TOKEN}").read()
+        assert b"foldlog_conversations 1" in get("/metrics", authorization=f"Bearer {TOKEN}").read()
         assert b"<title>foldlog" in get(f"/?token={TOKEN.replace(' ', '+')}").read()
         listed = json.load(get("/api/conversations"))  # by the cookie, from here on
         assert [one["conversation"] for one in listed["conversations"]] == ["c1"]
