@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, sche
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
@@ -257,9 +257,11 @@ class SQLiteRecorder(Recorder):
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
-        does not end within the patience; the recorder then closes when that write ends.
+        does not end within the patience; the recorder then closes when that write ends. Raises ``WrongFile`` after all
+        is closed if events are left in the log of a file that was moved: another program may have opened its new name.
         """
         outside(self._path, self._path)
+        was_open = self.writable and self._file.inode and self._file.closed_because is None
         self._file.close()
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
@@ -267,6 +269,8 @@ class SQLiteRecorder(Recorder):
         with self._queue.alone():
             self._writing.close()
             self._lock.close()
+        if was_open:
+            check_not_moved(self._path)
 
     # -- a fork -------------------------------------------------------------------------------------------------------
 

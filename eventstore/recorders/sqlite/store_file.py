@@ -21,6 +21,7 @@ import sqlite3
 import stat
 import struct
 import sys
+import weakref
 from typing import Final
 from urllib.parse import quote_from_bytes
 
@@ -157,6 +158,8 @@ class StoreFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # SQLite's error says so
                 status = os.stat(self.path)
                 self._opened = status.st_ino, status.st_dev, 1
+                self._check_former_name()
+                _files.add(self)
         if self._opened:
             self.check()
         try:
@@ -176,6 +179,17 @@ class StoreFile:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
         return connection
+
+    def _check_former_name(self) -> None:
+        """Raise ``WrongFile`` where this process has the file open under the name that it had before: SQLite has one
+        index of the log for both names, and a log for each.
+        """
+        for other in list(_files):
+            if other._opened == self._opened and other.path != self.path and other.closed_because is None:
+                raise WrongFile(
+                    f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
+                    f"may be in {other.path}-wal; rename it back before you open it"
+                )
 
     def open(self) -> Connection:
         """Open a connection to the file that has the name now."""
@@ -270,6 +284,9 @@ class StoreFile:
             f"for each name, so events written under one name are lost under the other; remove the other names, "
             f"or make a copy with 'foldlog backup FILE'"
         )
+
+
+_files: Final = weakref.WeakSet[StoreFile]()
 
 
 def check_not_moved(path: str) -> None:
