@@ -172,7 +172,7 @@ class CondenseHandler:
     def _drop(self, conversation: str, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
         report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
         spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
-        append(annotation([*spent, report]), expected_version=ANY_VERSION)
+        append(annotation([*spent, report], self._condenser.type), expected_version=ANY_VERSION)
         cost = Usage.of(spent).cost
         self._tell("foldlog.condensation.dropped", conversation, planned_at=planned_at, reason=problem, cost=cost)
 
@@ -208,7 +208,7 @@ class CondenseHandler:
         stands = newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
         if stands and not view.unhandled_condensation_request:
             if spent := list(filter(cost_something, error.reports)):
-                append(annotation(spent), expected_version=ANY_VERSION)
+                append(annotation(spent, self._condenser.type), expected_version=ANY_VERSION)
             return True
         metadata = {"condenser": self._condenser.type, "outcome": "declined", "reason": str(error)}
         declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.reports)
@@ -237,7 +237,7 @@ class CondenseHandler:
     ) -> View | None:
         """Append a step's reports; return the View. None if others appended before new rules: take the step again."""
         rules = list(filter(is_standing, reports))
-        others = [{"condenser": self._condenser.type, **each} for each in reports if not is_standing(each)]
+        others = [each for each in reports if not is_standing(each)]
         if others:
             remembered.failed(view.version)
             tell_of_failures(conversation, self._condenser.type, others)
@@ -250,7 +250,7 @@ class CondenseHandler:
             return view
         for of in [report for report in news[-1] if report.get("outcome") == "above size"]:
             self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=of["problem"])
-        made = append([*map(annotation, news)], expected_version=ANY_VERSION)
+        made = append([annotation(each, self._condenser.type) for each in news], expected_version=ANY_VERSION)
         if made[0].event.id == view.version:
             return view.then([each.event for each in made])
         return view if news[0] is others else None

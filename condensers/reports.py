@@ -56,9 +56,10 @@ def cost_something(report: Report) -> bool:
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
-def annotation(reports: Iterable[Report]) -> Annotation:
-    """Return the event that stores ``reports`` if there is no condensation."""
-    return Annotation(name=CONDENSER_METADATA_KEY, data=[dict(report) for report in reports])
+def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
+    """Return the event that stores ``reports`` if there is no condensation. Each names its condenser, if it has one."""
+    by = {"condenser": condenser} if condenser else {}
+    return Annotation(name=CONDENSER_METADATA_KEY, data=[{**by, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:

@@ -74,7 +74,7 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 
 def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return what calls of models took, and which View they answer: numbers, and names of models and replies."""
+    """Return what calls of models took, and which View they answer: numbers, and names, as of models."""
     paid: dict[str, Any] = {}
     for name, value in told.items():
         match value:
@@ -82,7 +82,7 @@ def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
                 paid[name] = _paid(value, within=True)
             case list() if name in _PAID:
                 paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
-            case str() if name in ("model", "reply"):
+            case str() if name in ("model", "reply") or (name in ("condenser", "failure") and _is_name(value)):
                 paid[name] = value
             case int() | float() if name in ("cost", ANSWERS) or (within and name.isidentifier()):
                 paid[name] = value
@@ -120,10 +120,12 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 def _origin(origin: Origin | None) -> Origin | None:
     """Keep format, time, the place in a record of several events, and an id by which other records name this one."""
-    if origin is None:
-        return None
-    is_name = re.fullmatch(r"[\w.:-]{1,64}", str(origin.id), re.ASCII)
-    return replace(origin, id=origin.id if is_name else None, rest=_place(origin.rest))
+    kept = None if origin is None or not _is_name(str(origin.id)) else origin.id
+    return None if origin is None else replace(origin, id=kept, rest=_place(origin.rest))
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[\w.:-]{1,64}", text, re.ASCII) is not None
 
 
 def record_of(event: Event) -> int:

@@ -298,7 +298,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             stored = _records_of(shown_records(view, _FORMAT, history) if log else ())
             return {each: sent.get(each) for each, record in stored if sent.get(each) != record}
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
-            history.append(annotation(paid))
+            history.append(annotation(paid, handler._condenser.type))
         return EventActions(compaction=_compacted(history, view, result.action))
 
     # -- writing, in threads ------------------------------------------------------------------------------------------

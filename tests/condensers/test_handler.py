@@ -322,7 +322,10 @@ def test_a_request_that_another_condensation_answered_is_not_declined(store, vie
     assert isinstance(handler.handle("c1"), View)
     assert len(stored(store, CondensationAction)) == 1
     (paid,) = stored(store, Annotation)
-    assert [report.get("failure") for report in reports_of(paid)] == ["rejected", None]
+    assert [(each["condenser"], each.get("failure")) for each in reports_of(paid)] == [
+        ("llm", "rejected"),
+        ("llm", None),
+    ]
     assert reports_of(paid)[-1]["outcome"] == "dropped"
 
 

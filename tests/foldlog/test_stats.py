@@ -107,7 +107,10 @@ def test_condensations_are_counted_by_strategy():
         failure = {"condenser": "digest", "failure": "timeout", "metrics": {"attempts": 3, "cost": 0.2}}
         history.append(Annotation(name="condenser_meta", data=[failure, {"condenser": "mask", "rule": 1}, "?"]))
         stats = history.stats()
+        history.redact([8, 11], reason="asked to")
+        after = history.stats().condensations
     sizes = stats.view_tokens
+    assert (after["digest"].made, after["digest"].failed, after["digest"].cost) == (1, 1, 0.3)
     assert stats.condensations["digest"] == CondensationsDocument(
         made=1, failed=1, events_forgotten=2, tokens_saved=sizes[8] - sizes[9], cost=0.3, costs_recorded=2
     )

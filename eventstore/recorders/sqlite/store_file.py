@@ -84,6 +84,8 @@ class StoreFile:
     process meets at the same log and the same write lock. The options are those of ``SQLiteRecorder``.
     """
 
+    _used: Final[weakref.WeakSet[StoreFile]] = weakref.WeakSet()
+
     def __init__(
         self, path: str, *, writable: bool = True, durable: bool = True, patience_s: float = PATIENCE_S
     ) -> None:
@@ -159,7 +161,7 @@ class StoreFile:
                 status = os.stat(self.path)
                 self._opened = status.st_ino, status.st_dev, 1
                 self._check_former_name()
-                _files.add(self)
+                self._used.add(self)
         if self._opened:
             self.check()
         try:
@@ -181,10 +183,8 @@ class StoreFile:
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``WrongFile`` where this process has the file open under the name that it had before: SQLite has one
-        index of the log for both names, and a log for each.
-        """
-        for other in list(_files):
+        """Raise ``WrongFile`` where this process has the file open as another: SQLite has one index for two logs."""
+        for other in list(self._used):
             if other._opened == self._opened and other.path != self.path and other.closed_because is None:
                 raise WrongFile(
                     f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
@@ -284,9 +284,6 @@ class StoreFile:
             f"for each name, so events written under one name are lost under the other; remove the other names, "
             f"or make a copy with 'foldlog backup FILE'"
         )
-
-
-_files: Final = weakref.WeakSet[StoreFile]()
 
 
 def check_not_moved(path: str) -> None:
