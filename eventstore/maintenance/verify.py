@@ -114,11 +114,9 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     try:
         left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
-        parts = [
-            f"a backup was interrupted, and {path} is a copy of what the store held then; 'foldlog vacuum' deletes it"
-            for path in filter(is_abandoned, left)
-        ]
-        return [*map(of_all, (*recorder.check(), *parts)), *findings_in_ledger(database, 0, "")]
+        copy = "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog vacuum' deletes it"
+        parts = [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
+        return [*map(of_all, recorder.check()), *parts, *findings_in_ledger(database, 0, "")]
     except DatabaseError as error:
         return [of_all(str(error))]
 

@@ -12,9 +12,11 @@ from contextlib import closing
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import rekey, unfinished
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.recorders.changes import Left
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.how_many import some
@@ -52,6 +54,18 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
     again = foldlog("vacuum")
     assert again.status == 0
     assert again.out.endswith(" now\n")
+
+
+def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_messages, tmp_path):
+    foldlog("import", five_messages)
+    part = tmp_path / "copy.db.12345678.part"
+    part.touch()
+    with open_store("foldlog.db") as store:
+        store.database.recorder.transact(lambda transaction: transaction.change(-1, Left(BACKUP, str(part))))
+    ran = foldlog("verify")
+    assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "salvage" in ran.err) == (1, True, False)
+    foldlog("vacuum")
+    assert (foldlog("verify").status, part.exists()) == (0, False)
 
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):

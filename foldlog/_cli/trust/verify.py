@@ -114,7 +114,7 @@ class _Found:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
-            self.damaged |= not all(finding.needs_key for finding in verdict.findings)
+            self.damaged |= not all(finding.needs_key or finding.unfinished for finding in verdict.findings)
             if verdict.conversation is None:
                 continue
             self.newest = verdict.conversation
