@@ -160,11 +160,12 @@ class History:
         With ``view``, the records are what a model would be sent now, as ``sent`` returns it; by default as
         ``openai-chat``, which has its messages, as ``anthropic-messages`` and ``openai-responses`` do.
 
-        ``notes`` is told what was left out, and of a history that lacks records of its source that the export does not
-        say so. Any history can be written as ``openai-chat``. Raises
-        ``formats.UnknownFormat``, also where the history was imported from another format. Cost: its events; with
-        ``view`` those of the View.
+        ``notes`` is called with what was left out, and of a history that lacks records of its source that the export
+        does not say so. Any history can be written as ``openai-chat``. Raises ``formats.UnknownFormat``, also where the
+        history was imported from another format. Cost: its events; with ``view`` those of the View.
         """
+        if notes is not None and not callable(notes):
+            raise TypeError(f"notes is a function that is called with each note, such as print, not {notes!r}")
         from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
         from foldlog._formats.record import INCOMPLETE
 

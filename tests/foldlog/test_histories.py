@@ -153,6 +153,8 @@ def test_an_export_is_the_conversation_as_it_stands():
     lost = "left out: {} taken back by retractions; 'foldlog log ID' shows them"
     with foldlog.open("memory:") as histories:
         history = histories["c"]
+        with pytest.raises(TypeError, match=r"notes is a function .* not \[\]"):
+            history.export(notes=[])
         history.append(said)
         history.retract(2)
         history.append(said[:1])
