@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice, tee
+from itertools import islice, pairwise, tee
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from foldlog._formats.packing import keep
 from foldlog._formats.pairs import joined
 from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
+from foldlog._formats.record_events import COMMENTARY
 from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.rewritten import is_rewriting, standing_in
 from foldlog.eventstore import Event, InvalidEvent, Message, Retraction, Store, SystemMessage
@@ -145,15 +146,21 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
+    """Return the messages of a View, those of OpenAI's chat with the thinking before them; those of Responses tell
+    which words and calls are of one response.
+    """
     if dialect == "openai":
         thinking = {turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)}
         return [
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
         ]
+    rendered = view.rendered(dialect)
+    for (said, events), (_, of_next) in pairwise(rendered if dialect == "responses" else ()):
+        if said.get("role") == "assistant" and events == of_next:
+            said["phase"] = COMMENTARY
     prompt = view.system_prompt if dialect == "anthropic" else ""  # there is no role of a system
-    return [*([{"role": "user", "content": prompt}] if prompt else ()), *view.to_messages(dialect)]
+    return [*([{"role": "user", "content": prompt}] if prompt else ()), *(message for message, _ in rendered)]
 
 
 def _events_sent(view: View) -> list[Event]:
