@@ -288,6 +288,8 @@ class Histories:
             try:
                 one = import_source(self.store, source, conversation, seen=seen)
             except HistoryDiverged as error:  # the others are imported, as by the command
+                if str(error).endswith("another conversation"):
+                    error.args = (f"{error}; import it under another id, with conversation=ID or prefix=TEXT",)
                 find(f"{source.path}: {error}")
                 diverged = diverged or (None if isinstance(error, HeldTwice) else error)
                 continue

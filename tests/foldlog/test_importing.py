@@ -272,6 +272,16 @@ def test_two_exported_conversations_are_two_conversations(histories, tmp_path, f
                 assert len(histories) == (1 if (turns, name) == (1, "ann") else 2)
 
 
+def test_two_exports_of_one_session_are_refused_with_what_helps(histories, tmp_path):
+    histories["c"].append(chat("hello", "hi"))
+    for format in ("codex", "gemini-cli"):
+        lines(tmp_path / f"{format}.jsonl", histories["c"].export(format))
+    (first,) = histories.import_(tmp_path / "codex.jsonl")
+    with pytest.raises(HistoryDiverged, match=f"'{first.id}'.* another id, with conversation=ID"):
+        histories.import_(tmp_path / "gemini-cli.jsonl")
+    assert [each.id for each in histories.import_(tmp_path / "gemini-cli.jsonl", conversation="other")] == ["other"]
+
+
 def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_store("sqlite:///foldlog.db") as opened:
