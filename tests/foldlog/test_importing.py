@@ -175,19 +175,13 @@ def test_what_cannot_be_read_of_a_history_under_its_former_name_is_told(foldlog,
     assert (ids(foldlog), "kite.jsonl:6: not JSON" in ran.err) == (["runs/1/kite"], True)
 
 
-def test_a_history_under_its_name_below_another_folder_is_continued(tmp_path, store):
-    by_other_names(store, ("x", chat("a", "b", "c")), ("x#2", chat("d", "e", "f")), ("x#3", chat("g", "h", "i")))
-    for folder, texts in (("1", "abc"), ("2", "def"), ("3", "ghij")):
-        lines(tmp_path / folder / "x.jsonl", chat(*texts))
+def test_a_history_under_its_name_below_another_folder_is_continued_and_not_one_that_only_begins_alike(tmp_path, store):
+    texts = {"1": "abc", "2": "def", "3": "ghij", "4": "klm"}
+    by_other_names(store, ("x", chat(*"abc")), ("x#2", chat(*"def")), ("x#3", chat(*"ghi")), ("x#4", chat(*"kl")))
+    for folder in texts:
+        lines(tmp_path / folder / "x.jsonl", chat(*texts[folder]))
     imported = [import_source(store, source)[:3] for source in open_sources([tmp_path])]
-    assert imported == [("x", 0, 3), ("x#2", 0, 3), ("x#3", 1, 4)]
-
-
-def test_a_conversation_that_only_begins_alike_is_another_history(tmp_path, store):
-    by_other_names(store, ("x", chat("same task", "answer")))
-    lines(tmp_path / "1" / "x.jsonl", chat("same task", "answer", "thanks"))
-    (imported,) = (import_source(store, source) for source in open_sources([tmp_path]))
-    assert imported[:3] == (f"{tmp_path.name}/1/x", 3, 3)
+    assert imported == [("x", 0, 3), ("x#2", 0, 3), ("x#3", 1, 4), (f"{tmp_path.name}/4/x", 3, 3)]
 
 
 def test_a_conversation_of_another_format_is_another_history(tmp_path, store):

@@ -160,10 +160,10 @@ class StoreFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # SQLite's error says so
                 status = os.stat(self.path)
                 self._opened = status.st_ino, status.st_dev, 1
-                self._check_former_name()
                 self._used.add(self)
         if self._opened:
             self.check()
+            self._check_former_name()
         try:
             connection = self.open()
             try:
