@@ -7,7 +7,7 @@ alone mentions. In a file of SQL it is a line of a named statement, table, trigg
     python -m tests.test_protections [BEGIN…]
 
 takes those out whose names begin so (``crash``, ``fuzz-bytes``), in a copy of the project, and prints what each test
-said; the READMEs of ``attack`` and ``fuzz`` have that. Exit status 1 where a test passed all the same: such a test
+said; the READMEs of ``crash`` and ``fuzz`` have that. Exit status 1 where a test passed all the same: such a test
 shows nothing. Tests of adapters run in the environments of the newest SDKs, which ``scripts/test --adapters`` makes.
 """
 
@@ -27,6 +27,8 @@ from typing import NamedTuple, TypeVar
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("eventstore", "projections", "condensers", "foldlog", "examples")
+NO_TEST = 5
+"""The exit status of pytest where no test was chosen."""
 
 
 class Never(NamedTuple):
@@ -248,7 +250,7 @@ def _replaced_between(text: str, begin: int, end: int, code: str) -> str:
 
 
 def without(protection: Protection, project: Path) -> str | None:
-    """What the test says without the protection, in this copy of the project; None where it passes."""
+    """What the test says without the protection, in this copy of the project; None where it passes, or is not found."""
     source, text = changed(protection)
     path = project / source.relative_to(ROOT)
     path.write_text(text)
@@ -266,7 +268,7 @@ def without(protection: Protection, project: Path) -> str | None:
         return "it never ended"
     finally:
         shutil.copyfile(source, path)
-    return None if done.returncode == 0 else _said(done.stdout)
+    return None if done.returncode in (0, NO_TEST) else _said(done.stdout)
 
 
 def _python(test: str) -> str:
@@ -308,6 +310,8 @@ def main(begins: Iterable[str], protections: Mapping[str, Protection]) -> int:
         for protection in [each for name, each in protections.items() if name.startswith(tuple(begins))]:
             said = without(protection, project)
             useless += said is None
-            cell = "**nothing: it passed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
+            cell = (
+                "**nothing: no test failed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
+            )
             print(f"| {protection.what} | `{protection.test}` | {cell} |", flush=True)
     return 1 if useless else 0

@@ -201,7 +201,7 @@ if self._is_staged:
         "processes wait for a lock before they write",
         "eventstore:WriteLock.take",
         Gone("_AT_ONCE"),
-        "tests/crash/test_crashes.py -k many_writers",
+        "-m tests.crash writers --seconds 5",
     ),
     "chunks": Protection(
         "an import works in small transactions",
@@ -237,7 +237,7 @@ if self._is_staged:
         "connections are closed before a fork",
         "eventstore:SQLiteRecorder.__init__",
         Gone("process_forks"),
-        "tests/crash/test_processes.py -k forked_child_and_its_parent",
+        "tests/crash/test_processes.py -k is_refused_the_file",
     ),
     "inherited": Protection(
         "a child that was forked in the middle of something is refused the file",
@@ -291,13 +291,13 @@ if self._is_staged:
         "an exception that comes after the commit says that the events are written",
         "eventstore:CommitQueue._commit",
         Never("written"),
-        "tests/eventstore/test_interruptions.py -k sqlite",
+        "tests/eventstore/test_interruptions.py -k says_whether and not memory",
     ),
     "commit-stands": Protection(
         "an exception right after COMMIT does not make the group run again",
         "eventstore:SQLiteWriting.settle",
         Never("_COMMITTING"),
-        "tests/eventstore/test_interruptions.py -k sqlite",
+        "tests/eventstore/test_interruptions.py -k says_whether and not memory",
     ),
     "whose-error": Protection(
         "an error of another database inside a guard is the guard's",
