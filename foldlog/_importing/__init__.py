@@ -68,12 +68,6 @@ Watch = Callable[[Iterator[Any]], Iterator[Any]]
 _TRIES = 5
 
 
-class _RedactedMeanwhile(VersionConflict):
-    def __init__(self, conversation: str) -> None:
-        Exception.__init__(self, f"events were redacted again and again while {conversation!r} was imported; try later")
-        self.conversation, self.expected, self.actual = conversation, 0, 0
-
-
 class _How(NamedTuple):
     """How a source is imported: under which ``name`` it is looked for. ``seen`` knows another file with a conversation:
     one of them must not take the other back. ``marks``: whether to mark a conversation that lacks records. ``check``
@@ -130,7 +124,9 @@ def import_source(
 def _check_redactions(name: str, before: str, reader: Reader) -> None:
     """Raise ``VersionConflict`` where something was redacted since."""
     if reader.value("redactions") != before:
-        raise _RedactedMeanwhile(name)
+        conflict = VersionConflict(name, 0, 0)
+        conflict.args = (f"events were redacted again and again while {name!r} was imported; try later",)
+        raise conflict
 
 
 def _add_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported:

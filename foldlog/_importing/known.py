@@ -155,7 +155,8 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     if store.version(name):
         return name
     former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
-    here = (each for each in seen.named_otherwise(source) if _is_of(store, each, source))
+    there = ((each, texts_of(store.events(each), source.format)) for each in seen.named_otherwise(source))
+    here = (each for each, texts in there if has_records(texts, {*map(text_of, source.records())}))
     found = None if is_given else next(chain(former, here), None)
     alike = {} if found else redacted_alike(store, source, seen)
     found = found or next((each for each in alike if _holds(store, each, source, name, by_redacted=True)), None)
@@ -175,11 +176,6 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
     """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
     for name in source.former_names:
         yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in numbers(2))))
-
-
-def _is_of(store: Store, conversation: str, source: Source) -> bool:
-    """Return whether a conversation has three records of a source, or all that it has, at least one, are of it."""
-    return has_records(texts_of(store.events(conversation), source.format), {*map(text_of, source.records())})
 
 
 def _has_redacted(store: Store, conversation: str, source: Source, given: Sequence[Event], *, is_of: bool) -> bool:

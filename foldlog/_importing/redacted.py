@@ -146,7 +146,7 @@ def _left(store: Store, conversation: str, version: int, format: str) -> _Left:
 
 def redacted_alike(store: Store, source: Source, seen: SeenFiles) -> dict[str, bool]:
     """Return the conversations with redacted events that may be the history of a source, or have of it what was
-    redacted; each with whether they have records in common, as ``_is_of``; if some of the source cannot be read, one.
+    redacted; each with whether they have three records in common; if some of the source cannot be read, one.
 
     Cost: one row of each of ``SeenFiles.redacted_like``, and once in an import the events of these.
     """
