@@ -102,7 +102,7 @@ def test_everything_is_in_it(store: Store, tmp_path: Path):
 def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path):
     path, tools = (
         tmp_path / "audit.db",
-        re.search(r"```sql\n(SELECT tool,.*?)```", DOCUMENT.read_text(), flags=re.DOTALL),
+        re.search(r"```sql\n(SELECT coalesce.*?)```", DOCUMENT.read_text(), flags=re.DOTALL),
     )
     replaced = {"outcome": "replaced", "reason": "the system prompt was updated"}
     events = [
@@ -113,6 +113,7 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path
         Action(tool="run", call_id="b"),
         Observation(tool="run", call_id="a", content="asked to wait"),
         Observation(tool="run", call_id="a", content="no", is_error=True),
+        Observation(call_id="b", cause=4, content="a result that names no tool", is_error=True),
         Action(tool="run", source="user"),
         CondensationAction(forgotten_event_ids=[1], summary="be", summary_offset=0),
         CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "nothing to forget"}),
