@@ -50,7 +50,8 @@ def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise Refused(f"{text!r} is not an attribute; give NAME=VALUE, such as user=u1")
+            ways = "give NAME=VALUE, such as user=u1; foldlog list --match TEXT finds ids and titles"
+            raise Refused(f"{text!r} is not an attribute; {ways}")
         try:
             decoded = json.loads(value) if value else None
         except ValueError:
