@@ -576,7 +576,7 @@ if self._is_staged:
         "a redacted text leaves the search index at once",
         "foldlog:SearchIndex.apply",
         Never("Redaction"),
-        "tests/foldlog/test_redacting.py -k search_index",
+        "tests/foldlog/test_redacting.py -k bytes_of_attachments",
     ),
     "audit-redacted": Protection(
         "… and an audit database when that is brought up to date",

@@ -88,7 +88,9 @@ def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
         ours.take(within(0.05))
     ours.release()
     other.release()
-    other.take(within(PATIENCE_S))
+    assert ours._pending is not None
+    ours._pending.join(PATIENCE_S)  # the lock came
+    other.take(within(0.05))
     ours.close()
     other.close()
 
