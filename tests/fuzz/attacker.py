@@ -55,6 +55,8 @@ def _event(n: int) -> Event:
             return CondensationRequest()
         case 6 | 13:
             return Annotation(name="note", data={"n": n, "bytes": b"raw" * 10})
+        case 7:
+            return _event(5)  # the same words again, under another key
         case _:
             return Message(source="user", content=f"message {n} " + "x" * n)
 

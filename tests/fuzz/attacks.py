@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 from foldlog.eventstore.log import row as hash_chain
+from foldlog.projections.stored.revision_codec import CODE
 
 __all__ = ["Attack", "make_checksums_right", "of_columns", "of_forgery", "of_rows"]
 
@@ -98,9 +99,10 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
         )
         for body in (b'{"kept":[0]}', b'{"kept":[0,2,12]}', b'{"kept":[0],"requested":true}', b"{}"):
             for version in (5, 9, length - 1, length):
-                statement = "INSERT OR REPLACE INTO records VALUES (?, 'views', ?, 1, NULL, 0, 0, ?)"
+                statement = f"INSERT OR REPLACE INTO records VALUES (?, 'views', ?, {CODE}, NULL, 0, 0, ?)"
                 yield f"forge the revision {body!r} of version {version} of {key}", _run(statement, key, version, body)
-        for name, first in (("turn-5", 0), ("turn-new", 5), ("turn-new", length - 1)):
+        keys = connection.execute("SELECT key FROM idempotency_keys WHERE conversation = ?", (key,)).fetchall()
+        for (name,), first in product(keys, (0, 5, 7, length - 1)):
             for proof in ("NULL", "(SELECT proof FROM idempotency_keys LIMIT 1)"):
                 statement = f"INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, 1, {proof})"
                 yield f"forge idempotency key {name} of {key} at {first}, {proof}", _run(statement, key, name, first)

@@ -22,7 +22,7 @@ def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path: Path):
     trial = Trial(tmp_path)
     words = ("forge", "another", "take", "cut", "delete", "make", "give")
     made_up = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
-    assert list(trial.run(some(islice(made_up, 0, None, 3), 25))) == []
+    assert list(trial.run(some(made_up, 25))) == []
     assert trial.outcomes["error"] > 5
 
 
