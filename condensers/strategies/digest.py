@@ -31,8 +31,8 @@ from foldlog.eventstore import CondensationSummary, Event, summary_of
 from foldlog.projections import View, begins_reply
 
 _LENGTH_MIN = 500
-_LENGTH_LEAST = 120
-"""The least ``max_length`` that a user may set, and the length to which digests are shortened at most."""
+_LENGTH_LEAST = 300
+"""The least ``max_length`` that a user may set; the length of the shortest digests, first for the newest request."""
 
 _TOKENS = 32_000
 """How many tokens a View may have besides its head where no limit of any kind is known: few models take less."""
@@ -173,10 +173,10 @@ class Digest:
     def text(self, max_length: int) -> str:
         """Return the digest in at most ``max_length`` characters.
 
-        Earlier summaries have their share. Of the rest every section gets its share, then up to twice its share, then
-        the remaining room, the most important section first, and the user's requests last. Within a section the newest
-        lines stay. The newest request and the agent's last words stay whole, or their beginning and end as far as the
-        section has room. The first request and order stay too, and the beginnings of others as far as there is room.
+        Earlier summaries have their share. Of the rest every section gets its share, requests at least the room for the
+        newest; then up to twice its share, then the remaining room, the most important section first, and the requests
+        last. Within a section the newest lines stay. The newest request and the agent's last words stay whole, or their
+        beginning and end as far as there is room. The first request and order stay too, and the beginnings of others.
         """
         title = f"# Digest of {self.count} events"
         room = left = max_length - len(title)
@@ -186,7 +186,7 @@ class Digest:
         for times, asked_times in _ROUNDS:
             for section, share in _SHARES.items():
                 most = int(share * room * (asked_times if section is Section.ASKED else times))
-                before = texts[section]
+                most, before = max(most, _LENGTH_LEAST * (section is Section.ASKED)), texts[section]
                 texts[section] = max(before, self._section(section, min(len(before) + left, most)), key=len)
                 left -= len(texts[section]) - len(before)
         return title + "".join(texts[section] for section in (*Section, _EARLIER))

@@ -228,8 +228,7 @@ class SummarizingCondenser(RollingCondenser):
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
-        exact = None if agent_llm is ESTIMATE else agent_llm
-        counter = exact if over is None else over.counter
+        counter = over.counter if over else None if agent_llm is ESTIMATE else agent_llm
         text, tokens_after = self._with_room(view, span, summary.text, counter, over)
         tokens_before = tokens_of(view, counter)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
@@ -253,15 +252,19 @@ class SummarizingCondenser(RollingCondenser):
         self, view: View, span: slice, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
-        prompt with it in the place of ``span``.
+        prompt with it in the place of ``span``. Where the rest alone is over the limit, no shorter one would help.
         """
+
+        def tokens_with(*summary: Event) -> int | None:
+            return tokens_of(view.with_events((*view[: span.start], *summary, *view[span.stop :])), counter)
+
+        most = float("inf")
+        if over is not None:
+            beside = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
+            most = max(over.limit * (_ROOM if self.tail == "half" else 1), beside)
         while True:
-            stands_in = CondensationSummary(id=summary_id(view.version), content=text)
-            after = view.with_events((*view[: span.start], stands_in, *view[span.stop :]))
-            tokens = tokens_of(after, counter)
-            if over is None or tokens is None or tokens <= over.limit * (_ROOM if self.tail == "half" else 1):
-                return text, tokens
-            less = self.shorter(text)
+            tokens = tokens_with(CondensationSummary(id=summary_id(view.version), content=text))
+            less = None if tokens is None or tokens <= most else self.shorter(text)
             if less is None:
                 return text, tokens
             text = less
@@ -299,6 +302,5 @@ _ROOM = 3 / 4
 tail, and a quarter for the summary; the rest is room to grow. A summary that can be shortened is shortened to it.
 """
 
-_HALF = 1 / 2
-_BESIDE_A_SUMMARY = 7 / 8
-"""The part of a token limit for head and tail if the tail is as long as fits. The rest is for the summary."""
+_HALF, _BESIDE_A_SUMMARY = 1 / 2, 7 / 8
+"""The parts of a token limit for head and tail; beside a tail that fits the rest is the summary's in any case."""

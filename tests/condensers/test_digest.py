@@ -22,6 +22,7 @@ from foldlog.condensers.strategies.digest_words import (
     orders_in,
     unwrapped,
 )
+from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, message, messages, pair, parts_with, plan, viewed
@@ -338,7 +339,7 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
 
 
 def test_a_digest_of_the_least_length_is_not_made_shorter():
-    text = digest(Message(source="user", content="x" * 71))
+    text = digest(Message(source="user", content="x" * 251))
     assert (len(text), DigestCondenser().shorter(text)) == (_LENGTH_LEAST, None)
 
 
@@ -387,6 +388,22 @@ def test_a_digest_makes_do_with_the_room_that_the_agent_has():
         view = view.then([replace(event, id=view.version + place) for place, event in enumerate(more)])
     assert 5 < forgotten < 40
     assert "count as far as you can" in str([event.content for event in view if event.id < 0 or event.id == 1])
+
+
+@pytest.mark.parametrize("result", [3_000, 4_400, 6_000, 30_000])
+@pytest.mark.parametrize("earlier", [0, 4, 60])
+def test_the_newest_request_is_told_beside_results_that_have_no_room(earlier, result):
+    """No model was shown them, so they stay; where they alone are over the limit, a shorter digest does not help."""
+    asked = [
+        (message(f"Now paint kite {n}. {'Mind the wind. ' * 20}"), message("painted", "agent")) for n in range(earlier)
+    ]
+    request = message("Which glue holds paper? " + "Think of the rain. " * 40)
+    view = viewed(SYSTEM, *asked, request, call("read"), answer("x" * result))
+    made = step(DigestCondenser(), view, Characters(6_000)).result
+    shown = view if isinstance(made, View) else after(view, made)
+    told = [event.content for event in shown if isinstance(event, Message | CondensationSummary)]
+    assert "Which glue holds paper? Think of the rain." in str(told)
+    assert isinstance(made, View) or len(str(made.action.summary)) > 450, "a part of the limit is for it"
 
 
 def test_a_long_text_is_no_reason_to_lose_the_rest():
