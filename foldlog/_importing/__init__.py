@@ -70,14 +70,13 @@ _TRIES = 5
 
 class _How(NamedTuple):
     """How a source is imported: under which ``name`` it is looked for. ``seen`` knows another file with a conversation:
-    one of them must not take the other back. ``marks``: whether to mark a conversation that lacks records. ``check``
-    ends the import where something was redacted after it was compared.
+    one of them must not take the other back. ``check`` ends the import where something was redacted after it was
+    compared.
     """
 
     name: str
     watch: Watch
     seen: SeenFiles
-    marks: bool
     check: Callable[[Reader], object]
 
 
@@ -87,8 +86,6 @@ def import_source(
     conversation: str | None = None,
     watch: Watch = iter,
     seen: SeenFiles | None = None,
-    *,
-    marks: bool = True,
 ) -> Imported:
     """Import a history into ``conversation``, by default into the one of its name, or where it differs from that after
     some events, into a fork of it there.
@@ -108,12 +105,12 @@ def import_source(
         check = partial(_check_redactions, name, store.database.recorder.value("redactions"))
         try:
             known = conversation_of(store, source, seen, name, is_given=conversation is not None)
-            imported = into(store, source, known, _How(name, watch, seen, marks, check))
+            imported = into(store, source, known, _How(name, watch, seen, check))
             break
         except VersionConflict:  # another process wrote: what it added or redacted is compared now
             if (tries := tries + 1) == _TRIES:
                 raise
-    imported = _with_documents(store, source, without_repeating(store, source, imported), marks=marks)
+    imported = _with_documents(store, source, without_repeating(store, source, imported))
     told = imported.conversation not in source.former_names and not source.is_named
     if conversation is None and told and imported.conversation in seen.named_otherwise(source):
         where = " or ".join(map(str, source.others)) or "it"
@@ -234,7 +231,7 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How, given: I
             number += 1
             yield event
         # A conversation that lacks records is never there without saying so.
-        if number and is_new and (changed := _incomplete(store, conversation, source, marks=how.marks)):
+        if number and is_new and (changed := _incomplete(store, conversation, source)):
             yield DocumentChanges(changed={name: {"value": value} for name, value in changed.items()})
 
     added, version = store.ingest(conversation, how.watch(events()), check=how.check)
@@ -306,7 +303,7 @@ def _grow(
         redacted = (each for each in stored if each.redacted is not None)
         if any(each.id >= begins for each in put_back) or any(is_among(new, each) for each in redacted):
             raise _would_come_back(source, conversation, version, begins)
-        changed = _incomplete(store, conversation, source, marks=how.marks)
+        changed = _incomplete(store, conversation, source)
         added = len(Documents(store).append(conversation, new, changed, expected_version=version))
     taken_back = sum(each.shown for each in growth.gone) if new else 0
     is_part = source.is_part and not new and source.is_whole
@@ -315,14 +312,14 @@ def _grow(
     )
 
 
-def _with_documents(store: Store, source: Source, imported: Imported, *, marks: bool) -> Imported:
+def _with_documents(store: Store, source: Source, imported: Imported) -> Imported:
     """Keep in documents what is known of a source beside its events."""
     if not imported.version:
         return imported
     changed = _usage(store, source, imported.conversation)
     is_known = imported.is_older or (imported.added == imported.version and not source.findings)
     if not is_known:  # an older source says nothing of what is missing
-        changed |= _incomplete(store, imported.conversation, source, marks=marks)
+        changed |= _incomplete(store, imported.conversation, source)
     added = len(Documents(store).append(imported.conversation, (), changed)) if changed else 0
     return imported._replace(added=imported.added + added, version=imported.version + added)
 
@@ -347,9 +344,9 @@ def _size(told: dict[str, Any]) -> tuple[float, int]:
     return cost if isinstance(cost, int | float) else 0.0, sum(usage_of(told.get("usage")).values())
 
 
-def _incomplete(store: Store, conversation: str, source: Source, *, marks: bool) -> dict[str, Any]:
+def _incomplete(store: Store, conversation: str, source: Source) -> dict[str, Any]:
     """Return the documents that say which records of the source are missing, and no longer once all are there; empty
-    where nothing changes, and without ``marks`` where some are missing.
+    where nothing changes.
     """
     unread = [finding.before for finding in source.findings if finding.before is not None]
     if unread and source.findings_count > len(source.findings):
@@ -358,7 +355,7 @@ def _incomplete(store: Store, conversation: str, source: Source, *, marks: bool)
     known = documents.get(conversation, UNREAD, default=()) if is_begun else ()
     attributes = documents.get(conversation, ATTRIBUTES, {}) if is_begun else {}
     lost = [each for each in known if each[0] == LOST_EVENT]  # of the store, and stays lost
-    if [place for place, _ in known] == [place for place, _ in (*unread, *lost)] or (unread and not marks):
+    if [place for place, _ in known] == [place for place, _ in (*unread, *lost)]:
         return {}
     if not unread and not lost:
         return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}

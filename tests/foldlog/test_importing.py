@@ -7,11 +7,13 @@ from base64 import b64encode
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from foldlog import open as open_histories
+from foldlog._cli.histories import import_
 from foldlog._formats import registry
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
@@ -1251,6 +1253,31 @@ def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path
     for text in (torn(-2, -4), *older):
         assert imported(text, "holes") == marked
     assert "2 records" in imported(torn(-2, -3, -4), "holes")[1]  # the third one is stored
+
+
+@pytest.mark.parametrize("format", ["claude-code", "codex", "openai-chat"])
+def test_watching_marks_a_history_that_lacks_records_as_an_import_does(foldlog, tmp_path, monkeypatch, format):
+    whole = chat_lines(*"abcdefgh") if format == "openai-chat" else corpus(format)[:12]
+    torn = [*whole[:4], "{torn", *whole[5:]]
+    states = [torn[:-2], [*torn[:-2], whole[-2][:9]], torn, whole]  # it grows, by a part of a line first; and is whole
+    marks = []
+
+    def states_of_it(seconds=0.0):
+        if seconds:
+            assert foldlog(*command, "--db", "plain.db").status == 0
+            watched, plain = (foldlog("list", "-l", "--json", "--db", f"{db}.db") for db in ("foldlog", "plain"))
+            (attributes,) = [each["attributes"] for each in watched.document["conversations"]]
+            assert [attributes] == [each["attributes"] for each in plain.document["conversations"]]
+            marks.append(attributes.get("incomplete", "")[:9])
+        if not states:
+            raise KeyboardInterrupt
+        (tmp_path / "c.jsonl").write_text("\n".join(states.pop(0)) + "\n")
+
+    command = "import", "c.jsonl", "--format", format, "--conversation", "c"
+    states_of_it()
+    monkeypatch.setattr(import_, "time", SimpleNamespace(sleep=states_of_it))
+    assert foldlog(*command, "--watch").status == 0
+    assert marks == ["1 record ", "2 records", "1 record ", ""]
 
 
 def test_two_imports_of_a_history_at_the_same_time_are_as_one(tmp_path):

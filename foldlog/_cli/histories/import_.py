@@ -193,7 +193,7 @@ def _import_all(
     """Import all histories of these paths. Return the outcome of each, the problems that belong to none, and where they
     came from. With ``told``, the findings that were told before, tell only what is new.
     """
-    format, prefix, conversation, check, _, as_json, watch = options
+    format, prefix, conversation, check, _, as_json, _ = options
     imported: list[ImportedDocument] = []
     failed: list[str] = []
     unread = 0
@@ -209,7 +209,7 @@ def _import_all(
         update(total=sources.size_bytes() / 1e6 if sys.stderr.isatty() else None)
         try:
             for source in read_ahead(sources, made_ahead):
-                one = _imported(store, source, conversation, named, seen, update, marks=not watch)
+                one = _imported(store, source, conversation, named, seen, update)
                 if told is None or not told.issuperset(one.findings):
                     tell = terminal.note if options.takes(one) else terminal.warn
                     _warn(one.findings, one.findings_count, one.path, tell)
@@ -312,18 +312,14 @@ def _imported(
     named: Callable[[object], str],
     seen: SeenFiles,
     update: Callable[..., None],
-    *,
-    marks: bool,
 ) -> ImportedDocument:
-    """Import one history. A problem of this history alone is a finding. Without ``marks`` a record that cannot be read
-    may be one that its program is writing.
-    """
+    """Import one history. A problem of this history alone is a finding."""
     name = source.name if conversation is None else conversation
     update(description=terminal.printable(name, one_line=True)[:40])
     imported, refused = Imported(name, 0, 0, format=source.format), []
     try:
         counted = partial(_counted, update=update)
-        imported = import_source(store, source, conversation, counted, seen, marks=marks)
+        imported = import_source(store, source, conversation, counted, seen)
     except HistoryDiverged as error:
         hint = ""
         if str(error).endswith("another conversation"):
