@@ -36,11 +36,11 @@ _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 def label(event: Event) -> str:
     """Return the kind of an event in one word."""
-    if isinstance(event, events.Message):
+    if type(event) is events.Message:
         return str(event.source)
-    if isinstance(event, events.Observation) and event.is_error:
+    if type(event) is events.Observation and event.is_error:
         return "error"
-    if isinstance(event, events.CondensationAction) and event.metadata.get("outcome") == "replaced":
+    if type(event) is events.CondensationAction and event.metadata.get("outcome") == "replaced":
         return "system"  # a newer prompt takes the place of an older: no View was condensed
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 

@@ -93,7 +93,7 @@ def usage_of(told: Any) -> dict[str, int]:
         return {}
     counts = _counts_in(told)
     for name, value in told.items():
-        if isinstance(value, Mapping) and str(name).endswith(_PARTS):
+        if str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
     found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
     if (by_age := sum([counts.get(name, 0) for name in _BY_AGE])) > found.get("cache_write_tokens", 0):

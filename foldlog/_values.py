@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 _ARRAYS: Final = (list, tuple)
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
@@ -29,7 +30,7 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
             left += reversed(value.items())
         elif isinstance(value, _ARRAYS):
             left += zip(repeat(name), reversed(value))
-        elif isinstance(value, Struct):
+        elif type(value) not in _PLAIN and isinstance(value, Struct):  # which takes long to ask
             left += reversed(asdict(value).items())
 
 

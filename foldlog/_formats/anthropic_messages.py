@@ -37,7 +37,7 @@ from foldlog._formats.messages import READER
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Action, Annotation, Message, Observation
 
@@ -136,8 +136,8 @@ class AnthropicDecoder(FollowingDecoder):
         read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
 
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        read = super().begun(record)
+    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
+        read = super().begun(record, told)
         _tell(read, record)
         return read
 

@@ -30,7 +30,7 @@ from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told, within
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.rewritten import WRITTEN_AGAIN
 from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Origin, Retraction
@@ -152,7 +152,7 @@ class GeminiDecoder(FollowingDecoder):
         self._places: dict[str, int] = {}
         self._time: datetime | None = None
 
-    def begun(self, record: _Part) -> RecordEvents:
+    def begun(self, record: _Part, told: Told) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 

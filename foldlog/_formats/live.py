@@ -23,7 +23,7 @@ from foldlog._formats.losses import Losses
 from foldlog._formats.packing import is_kept, is_step_aside, keep, parts_of, place_of, unpack
 from foldlog._formats.past import Past, ReadableHistory, is_of
 from foldlog._formats.record import Located, within
-from foldlog._formats.record_events import happened_at
+from foldlog._formats.record_events import happened_at, told_by
 from foldlog._formats.registry import format_named
 from foldlog._formats.repeats import is_repeated, key_of
 from foldlog._values import replaced, values_in
@@ -311,7 +311,7 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
         for located in records:
             is_read = located.problem is None and key_of(located.value) != first
             made = decoder.events(located.value) if is_read else []
-            at = happened_at(format, located.value) if made else None
+            at = happened_at(told_by(format, located.value)) if made else None
             if at is not None and newest is None:
                 newest = next((each.timestamp for each in past.newest_first() if each.timestamp is not None), at)
             is_late = at is not None and newest is not None and at < newest  # it may be an earlier record again

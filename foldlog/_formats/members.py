@@ -21,10 +21,10 @@ class MemberLink(Generic[T]):
     """
 
     __slots__ = ("before", "member", "read")
+    read: Callable[[], Iterable[tuple[int, T]]]
 
     def __init__(self, before: MemberLink[T] | None, member: tuple[int, T] | None) -> None:
         self.before, self.member = before, member
-        self.read: Callable[[], Iterable[tuple[int, T]]] = tuple
 
 
 class Members(Generic[T]):
@@ -65,7 +65,7 @@ class Members(Generic[T]):
 
     def follow(self, event: Event, known: T) -> None:
         """Add an event, or apply its change of the View: then ``known`` is of the summary that it brings."""
-        if isinstance(event, CondensationAction):
+        if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))
             gone = set(event.forgotten_event_ids or ())
             members = [member for member in self.all() if member[0] not in gone]
@@ -75,7 +75,7 @@ class Members(Generic[T]):
             self.newest = None
             for member in members:
                 self.newest = MemberLink(self.newest, member)
-        elif isinstance(event, Retraction):
+        elif type(event) is Retraction:
             self._stages.append((event.id, self.newest))
             if event.version <= self._begin:
                 self.newest = self._at(event.version)

@@ -72,8 +72,8 @@ _TEXT_MIN: Final = 16
 """Texts of this length have places."""
 _PLACES: Final = tuple(map(chr, range(0x81, 0xA0)))
 """The texts that stand for others."""
-_TIMES: Final = {"\x80s": slice(19), "\x80m": slice(23), "\x80u": slice(26)}
-"""The texts that stand for the time of the first event, and how much they tell of it: down to microseconds."""
+_TIMES: Final = ("\x80s", "\x80m", "\x80u")
+"""The texts that stand for the time of the first event: down to seconds, milliseconds and microseconds."""
 _OWN: Final[dict[str, Any]] = dict.fromkeys((*_PLACES, *_TIMES), ...)
 """A record with such a text of its own has no places: no encoder writes the dots."""
 _LEVEL_MAX: Final = 50
@@ -240,7 +240,8 @@ def _values(events: Sequence[Event], *, parsed: bool = False) -> list[Any]:
     """Return what events hold; with ``parsed`` also the values in arguments that are text."""
     values: list[Any] = []
     for event in events:
-        values += (None if event.origin is None else event.origin.id, *_fields(event))
+        fields = _FIELDS[type(event)](event) if type(event) in _FIELDS else ()  # of kinds that are made of no record
+        values += (None if event.origin is None else event.origin.id, *fields)
         if parsed and type(event) is Action and type(event.arguments) is str and len(event.arguments) > _TEXT_MIN:
             values.append(value_of(event.arguments))
     return values
@@ -256,18 +257,15 @@ def _held(events: Sequence[Event], values: list[Any]) -> list[str]:
 
 def _times(event: Event) -> dict[str, str]:
     """Return the places of the forms of an event's time that records have."""
-    told = event.timestamp and event.timestamp.astimezone(UTC).isoformat(timespec="microseconds")
-    return {f"{told[much]}Z": place for place, much in _TIMES.items()} if told else {}
+    if event.timestamp is None:
+        return {}
+    at = event.timestamp.astimezone(UTC)
+    second, part = _encode(at)[1:20].decode(), f"{at.microsecond:06}"  # ``isoformat`` takes ten times as long
+    return dict(zip((f"{second}Z", f"{second}.{part[:3]}Z", f"{second}.{part}Z"), _TIMES, strict=True))
 
 
 def _dictionary(values: list[Any], format: str, version: str) -> bytes:
     return bytes_of(values)[-_DICTIONARY_MAX:] + _sample(format, version)
-
-
-def _fields(event: Event) -> tuple[Any, ...]:
-    """Return the content of an event; empty for kinds that are made of no record."""
-    getter = _FIELDS.get(type(event))
-    return () if getter is None else getter(event)
 
 
 def value_of(text: str) -> Any:

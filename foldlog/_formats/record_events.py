@@ -14,7 +14,7 @@ from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import refused, text_or_empty, usage_told
+from foldlog._formats.record import SourceTime, refused, text_or_empty, usage_told
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._usage import COPIED
 from foldlog.eventstore import (
@@ -41,21 +41,27 @@ COMMENTARY = "commentary"
 
 def _response_after(event: Event, response: Any) -> Any:
     """Return the response that goes on after an event, of which ``response`` went on before it."""
-    if isinstance(event, Action):
+    if type(event) is Action:
         return event.response_id
     if "reply" in event.meta:
         return event.meta["reply"]
-    if isinstance(event, CondensationAction | Retraction):  # one of ours may come between the calls of a response
+    if type(event) in (CondensationAction, Retraction):  # one of ours may come between the calls of a response
         return response if event.origin is None else None
-    ends = isinstance(event, Observation | SystemMessage) or (isinstance(event, Message) and event.source != "agent")
+    ends = type(event) in (Observation, SystemMessage) or (type(event) is Message and event.source != "agent")
     return None if ends else response
 
 
-def happened_at(rules: Format, record: Any) -> datetime | None:
-    """Return when a record without an id of its own happened: it is an earlier one again if it is equal to that, and
-    written after what happened later.
-    """
-    return rules.time(record)[0] if rules.time is not None and rules.source_id(record) is None else None
+Told = tuple[SourceTime, Any]
+
+
+def told_by(rules: Format, record: Any) -> Told:
+    """Return when a record happened, and its own id, as far as it tells them."""
+    return (None, None) if rules.time is None else rules.time(record), rules.source_id(record)
+
+
+def happened_at(told: Told) -> datetime | None:
+    """Return when a record without an id happened: written after what happened later, an equal one is it again."""
+    return told[0][0] if told[1] is None else None
 
 
 class FollowingDecoder(RecordDecoder):
@@ -84,7 +90,7 @@ class FollowingDecoder(RecordDecoder):
 
     def follow(self, event: Event) -> None:
         """Take notice of the next event."""
-        if isinstance(event, Action):
+        if type(event) is Action:
             self.calls.open(event)
         self._response = _response_after(event, self._response)
 
@@ -108,8 +114,9 @@ class FollowingDecoder(RecordDecoder):
 
     def events(self, record: Any) -> list[Event]:
         self.check(record)
-        read, key = self.begun(record), 0 if self.repeat == "events" else key_of(record)
-        if key and self._repeats.has(key, happened_at(self.rules, record)):
+        told = told_by(self.rules, record)
+        read, key = self.begun(record, told), 0 if self.repeat == "events" else key_of(record)
+        if key and self._repeats.has(key, happened_at(told)):
             read.meta, read.shown = {}, False
             read.close(REPEATED, None)
         else:
@@ -117,15 +124,14 @@ class FollowingDecoder(RecordDecoder):
         self.ended(read)
         self.next_id += len(read.events)
         if key:
-            self.remember(record, key)
+            self.remember(key, told)
         return read.events
 
-    def remember(self, record: Any, key: int) -> None:
+    def remember(self, key: int, told: Told) -> None:
         """Take notice of a record that may come again, and of its key."""
-        rules = self.rules
-        is_timed = rules.time is not None and rules.time(record) != (None, None)
-        has_own = self.repeat == "records" and (is_timed or rules.rewritten) and rules.source_id(record) is not None
-        if self._repeats.add(key, happened_at(rules, record), is_own=has_own, is_timed=is_timed):
+        is_timed = told[0] != (None, None)
+        is_own = self.repeat == "records" and (is_timed or self.rules.rewritten) and told[1] is not None
+        if self._repeats.add(key, happened_at(told), is_own=is_own, is_timed=is_timed):
             self.options.findings.append(_AGAIN)
 
     def ended(self, read: RecordEvents) -> None:
@@ -136,11 +142,10 @@ class FollowingDecoder(RecordDecoder):
         if not self.rules.accepts(record):
             raise refused(self.rules.expected, record)
 
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
+    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
         """Return the record before it is read: its id and its time."""
-        rules = self.rules
-        timestamp, time = rules.time(record) if rules.time else (None, None)
-        return RecordEvents(self, Origin(format=rules.name, id=rules.source_id(record), time=time), timestamp)
+        (timestamp, time), source_id = told
+        return RecordEvents(self, Origin(format=self.rules.name, id=source_id, time=time), timestamp)
 
     @abstractmethod
     def read(self, read: RecordEvents, record: Any) -> None:

@@ -25,7 +25,7 @@ from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Opti
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.pairs import TurnsEncoder
 from foldlog._formats.record import Located, at, described, member, text_or_none
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
 
@@ -131,7 +131,7 @@ class TreeDecoder(FollowingDecoder):
         self._tip: str | None = None
         self._root: Any = None
 
-    def begun(self, record: Record) -> RecordEvents:
+    def begun(self, record: Record, told: Told) -> RecordEvents:
         name = None if self.rules.is_about(record) else record[self.rules.id]
         return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 

@@ -93,20 +93,20 @@ class Counts(Struct):
             self.tools[event.tool or NO_NAME] = replace(one, calls=one.calls + 1)
             self.waiting.setdefault(event.call_id or "", []).append(event.tool)
             return
-        tool = self._answered(event) if isinstance(event, Observation) else ""
-        if isinstance(event, Observation) and event.is_error:
+        tool = self._answered(event) if type(event) is Observation else ""
+        if type(event) is Observation and event.is_error:
             sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
-        elif isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent"):
-            of, ends = event.origin, isinstance(event, Observation) and "exit_code" in event.extras
+        elif type(event) is Observation or (type(event) is Message and event.source != "agent"):
+            of, ends = event.origin, type(event) is Observation and "exit_code" in event.extras
             if of is None or ends or known_format(of.format, lambda one: one.marks_errors) is not False:
                 self.marked += kind != "user"
             else:
                 self.unmarked += 1
-        elif isinstance(event, CondensationAction):
+        elif type(event) is CondensationAction:
             made, declined = is_made(event), is_declined(event)
             if made or declined:
                 self._condensed(strategy_of(event), recorded_cost(event), made=int(made), declined=int(declined))
-        elif isinstance(event, Annotation):
+        elif type(event) is Annotation:
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
                     self._condensed(str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1)

@@ -167,7 +167,7 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
     structural = list(structural)
     stands = standing_in(structural, version)
     copies = tuple((each.id - number, each.id - 1) for each in structural if (number := copies_before(each)))
-    return lambda event: stands(event) and not contains(copies, event.id)
+    return (lambda event: stands(event) and not contains(copies, event.id)) if copies else stands
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
@@ -185,7 +185,7 @@ def changes_of_documents(store: Store, conversation: str, start: int, stop: int)
 def is_about_it(event: Event) -> bool:
     """Return whether an event is about the history: the receipt of a redaction, a change of attributes, or what
     an import knows beside the records."""
-    return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} <= _ABOUT_IT)
+    return type(event) is Redaction or (type(event) is DocumentChanges and {*event.changed} <= _ABOUT_IT)
 
 
 def is_request(event: Event) -> TypeGuard[Message]:

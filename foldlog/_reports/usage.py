@@ -114,7 +114,7 @@ def is_call(event: Event) -> TypeGuard[Action]:
     """Return whether an event is a call of a tool by the agent; what the user or the program did is not one, nor is a
     copy.
     """
-    return isinstance(event, Action) and event.source == "agent" and not is_copy(event)
+    return type(event) is Action and event.source == "agent" and not is_copy(event)
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:

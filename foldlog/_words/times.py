@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldlog.eventstore import Event, UnknownEvent
+from foldlog.eventstore import Event, EventStoreError, UnknownEvent
 from foldlog.eventstore.events import LOST
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def _read(text: Any) -> datetime | None:
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:
     """Return what is read of a format; None for an unknown one."""
     from foldlog._formats.registry import format_named  # loads all formats; most events need none
-    from foldlog.eventstore import EventStoreError
 
     try:
         return read(format_named(format))

@@ -24,7 +24,7 @@ from foldlog._formats.claude_code.writing import ENVELOPE, Shown
 from foldlog._formats.format import Options
 from foldlog._formats.past import Past
 from foldlog._formats.record import dicts_in, text_or_none, usage_told
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told, told_by
 from foldlog._formats.repeats import key_of
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
@@ -33,7 +33,6 @@ _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
-
 
 _LINES_OF_A_RESPONSE = 100
 _LAST_LINES = 256
@@ -53,11 +52,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
-        chain = shown_chain(records) if options.past is None else None
-        self._is_begun = chain is not None
-        self._is_whole = self.past is None
-        self._has_response = self.past is None
-        chain = chain or ShownChain()
+        self._is_begun = options.past is None
+        chain = shown_chain(records) if self._is_begun else ShownChain()
+        self._is_whole = self._has_response = self.past is None
         self._side = chain.side
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
@@ -70,15 +67,15 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def known(self, event: Event, read: RecordEvents | None) -> Shown:
         origin = event.origin if read is None else read.origin
-        return None if origin is None else text_or_none(origin.id), isinstance(event, SystemMessage)
+        return None if origin is None else text_or_none(origin.id), type(event) is SystemMessage
 
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
+    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
         kind = record["type"]
         if not self._is_begun and (kind in SAID or self.past is not None):
             self._begin(record)
         if self.past is not None and not self._is_whole and (self._switches.lacks(record) or kind in TITLES):
             self._read_all(self.past)
-        return super().begun(record)
+        return super().begun(record, told)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, message = record["type"], record.get("message")
@@ -129,7 +126,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _known_line(self, line: dict[str, Any]) -> dict[str, Any]:
         """Return a line before the first one, which may come again."""
-        self.remember(line, key_of(line))
+        self.remember(key_of(line), told_by(self.rules, line))
         return line
 
     def _read_all(self, past: Past) -> None:
