@@ -73,6 +73,24 @@ def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
     )
 
 
+@pytest.mark.parametrize(
+    "how, done", [("--dry-run", "no event of those searched holds"), ("--yes", "in what was searched")]
+)
+def test_a_redaction_names_what_it_could_not_search(locked, how, done):
+    with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
+        histories["b"].append(Message(source="user", content="hello"))
+    with face.open("sqlite:///foldlog.db?plain=allowed") as histories:
+        histories["plain"].append(Message(source="user", content="bye"))
+    command = "redact", "--matching", "hello", "--reason", "x", how
+    ran = locked(*command)
+    assert (ran.status, ran.err.count("foldlog: found: conversation '")) == (1, 2)
+    assert done in ran.err
+    assert "imported records of 1 conversation" in ran.err
+    assert "2 conversations could not be searched, and may hold the text" in ran.err
+    stay = locked(*command, "--json").document["stay"]
+    assert {each["conversation"] for each in stay if "under key" in each["problem"]} == {"a-long-name", "b"}
+
+
 def test_restore_asks_for_the_key_of_a_backup(locked):
     Path("foldlog.db").rename("backup.db")
     ran = locked("restore", "backup.db", "--yes")

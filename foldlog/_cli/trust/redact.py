@@ -160,7 +160,8 @@ def run(
     with open_existing(db) as store:
         stores = cache(lambda name: meant(store, name)[1])  # no other conversation is redacted that gets the id of one
         rows = _conversations(store, conversation, where) if searches else []
-        find = partial(_found, stores, rows, text, before)
+        problems: dict[str, str] = {}
+        find = partial(_found, stores, rows, text, before, problems)
         unread: list[str] = []
         with terminal.working("searching"):
             named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
@@ -215,6 +216,8 @@ def run(
             unconfirmed = {name: None for name in unconfirmed if path_in(name) not in without}
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
+        is_left = bool(stay)
+        stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in problems.items()]
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
@@ -236,13 +239,17 @@ def run(
         terminal.note(similar)
     if text is not None:
         files = "the files of the store, its index, backups, exports, reports and imports"
-        searched = f"all events, summaries, documents and imported records of {count(len(rows), 'conversation')}"
+        several, of_those = count(len(rows) - len(problems), "conversation"), " of those searched" * bool(problems)
+        searched = f"all events, summaries, documents and imported records of {several}"
         if dry_run:
-            result = "the events listed above hold the text" if goes else "no event holds the text"
+            result = "the events listed above hold the text" if goes else f"no event{of_those} holds the text"
             said = f"{result}. Searched: {searched}. A dry run does not search {files}"
         else:
-            result = "The text is still in the places named above" if stay else "The text was not found any more"
+            not_found = f"The text was not found any more{' in what was searched' * bool(problems)}"
+            result = "The text is still in the places named above" if is_left else not_found
             said = f"{done}. {result}. Searched: {searched}, and {files}"
+        if problems:
+            said += f". {count(len(problems), 'conversation')} could not be searched, and may hold the text: see above"
         terminal.note(
             f"{said}. Never searched: files that a shell wrote, and other stores. To redact a copy of this store, copy "
             f"it again"
@@ -261,7 +268,7 @@ def _similar(
     if len(words) < 2:
         return ""
     each = [text_or_pattern(word, is_pattern=False) for word in words]
-    found = _found(stores, rows, lambda given: any(holds(given) for holds in each), before)
+    found = _found(stores, rows, lambda given: any(holds(given) for holds in each), before, {})
     known = {name: {event.id for event in events} for name, events in named.items()}
     more = [
         (name, event.id) for name, events in found.items() for event in events if event.id not in known.get(name, ())
@@ -280,11 +287,12 @@ def _found(
     rows: Sequence[ConversationRow],
     text: Holds | None,
     before: datetime | None,
+    problems: dict[str, str],
     *,
     again: bool = False,
 ) -> dict[str, list[Event]]:
     """Return the events to redact, ``again`` those that were, too. Of a fork, those that it shares are found in the
-    conversation that they belong to, unless that one is not searched.
+    conversation that they belong to, unless that one is not searched. ``problems`` gets those that cannot be searched.
     """
     found: dict[str, list[Event]] = {}
     searched = {row.id for row in rows}
@@ -294,7 +302,7 @@ def _found(
             if events := events_with(stores(row.id), row.id, text, before, start, redacted=again):
                 found[row.id] = events
         except EventStoreError as error:
-            terminal.unread(terminal.about(row.id, str(error)))
+            problems[row.id] = terminal.about(row.id, str(error))
     return found
 
 
