@@ -186,7 +186,7 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
         )
         values, names = zip(*tiles, strict=True)
         costs = "cost of 1.2k+ tokens spent", "cost of condensing"
-        assert names == ("tokens sent now", "condensations", "tokens saved", *costs)
+        assert names == ("events", "tokens sent now", "condensations", "tokens saved", *costs)
         assert all(value.endswith("so far") for value in values)
         assert values[-1] == "$0.0123+ so far"  # one of two condensations recorded what it cost
 

@@ -159,7 +159,7 @@ export class Overview {
     refill(
       this.tiles,
       tile(conversations === 1 ? "conversation" : "conversations", short(conversations)),
-      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without copies and those that imports took back"),
+      soFar(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without copies and those that imports took back"),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes), "The store's file with its log (-wal)"),
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
