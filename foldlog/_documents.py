@@ -127,12 +127,14 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event.
+    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event,
+    but for ``needs_key``, whose keys are not given: no figure has these.
     The Views of the ``slowest`` take ``slow_ms`` or more to open.
     """
 
     conversations: int
     counted: int
+    needs_key: int
     events: int
     bytes: int | None
     view_tokens: int

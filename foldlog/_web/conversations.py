@@ -67,6 +67,7 @@ class ServedConversations:
             total.saved(),
             conversations=len(lines),
             counted=sum(line.is_counted for line in lines),
+            needs_key=sum(line.needs_key for line in lines),
             events=sum(total.counts.events.values()),
             bytes=None if (path := self._store.path) is None else size_of(path) + size_of(f"{path}-wal"),
             view_tokens=sum(line.tokens for line in lines),

@@ -31,7 +31,7 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
 
 def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "conversations", "Conversations that are not erased.", [({}, fleet.conversations)]
-    yield "conversations_counted", "Conversations whose figures are known.", [({}, fleet.counted)]
+    yield "conversations_counted", "Conversations whose figures are known.", [({}, fleet.counted - fleet.needs_key)]
     if store.path is not None:
         sizes = [({"file": end[1:] or "db"}, size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
         yield "file_bytes", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
@@ -42,7 +42,7 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
-    yield "view_tokens", "Tokens of all Views; estimated without --agent-model.", [({}, fleet.view_tokens)]
+    yield "view_tokens", "Tokens of their Views; estimated without --agent-model.", [({}, fleet.view_tokens)]
     made, saved = Counter[str](), Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))

@@ -189,6 +189,15 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
         assert names == ("events", "tokens sent now", "condensations", "tokens saved", *costs)
         assert all(value.endswith("so far") for value in values)
         assert values[-1] == "$0.0123+ so far"  # one of two condensations recorded what it cost
+        page.ask(
+            "fetch('api/fleet').then((reply) => reply.json()).then((fleet) => "
+            f"{V}.showFleet({{...fleet, needs_key: 1}}))"
+        )
+        told = page.ask("[...document.querySelectorAll('.tile')].map((tile) => tile.textContent)")
+        assert told[0] == "2conversations, 1 without a key"
+        assert {
+            each[-1] for each in re.findall(r"(?m)^(.*?)(?:events|tokens sent now|tokens saved)$", "\n".join(told))
+        } == {"+"}
 
 
 @pytest.mark.parametrize("size", SIZES)

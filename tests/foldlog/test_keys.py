@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import foldlog as face
+from foldlog._web.conversations import ServedConversations
+from foldlog._web.metrics import metrics
 from foldlog.eventstore import KeyRing, KeyUnavailable, Message
 
 KEY, OTHER = "ab" * 32, "cd" * 32
@@ -89,6 +91,17 @@ def test_a_redaction_names_what_it_could_not_search(locked, how, done):
     assert "2 conversations could not be searched, and may hold the text" in ran.err
     stay = locked(*command, "--json").document["stay"]
     assert {each["conversation"] for each in stay if "under key" in each["problem"]} == {"a-long-name", "b"}
+
+
+def test_figures_of_all_tell_how_many_conversations_they_lack(locked):
+    with face.open("sqlite:///foldlog.db?plain=allowed") as histories:
+        histories["plain"].append(Message(source="user", content="bye"))
+        served = ServedConversations(histories.store)
+        while (fleet := served.fleet("")).counted < 2:
+            pass
+        served.close()
+        assert (fleet.conversations, fleet.needs_key, fleet.events) == (2, 1, 1)
+        assert "\nfoldlog_conversations_counted 1\n" in metrics(histories.store, fleet)
 
 
 def test_restore_asks_for_the_key_of_a_backup(locked):

@@ -142,10 +142,11 @@ export class Overview {
     this.importing = fleet.import_command;
     this.about = fleet.tokens_are === "counted" ? "" : "≈ ";
     const tile = (name, value, title, partial = false) => el("div", { class: partial ? "tile partial" : "tile", title }, el("b", {}, value, partial ? el("small", {}, " so far") : ""), el("span", {}, name));
-    const { condensations, costs_recorded: priced, conversations, counted } = fleet;
+    const { condensations, costs_recorded: priced, conversations, counted, needs_key: locked } = fleet;
     const counting = counted < conversations;
     // A figure that reads conversations is not final while some are not counted.
-    const soFar = (name, value, title) => tile(name, value, title, counting);
+    const soFar = (name, value, title) => tile(name, locked && /\d/.test(value) && !value.endsWith("+") ? `${value}+` : value, title, counting);
+    const spent = { ...fleet.spent, calls: fleet.spent.calls + locked };  // a conversation without its key may have calls
     const most = Math.max(1, ...fleet.reasons.map((each) => each.tokens_saved ?? 0));
     const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
     const bar = (part) => {
@@ -158,13 +159,13 @@ export class Overview {
     const unpriced = counting ? "none recorded" : "not recorded";
     refill(
       this.tiles,
-      tile(conversations === 1 ? "conversation" : "conversations", short(conversations)),
+      tile(`${conversations === 1 ? "conversation" : "conversations"}${locked ? `, ${short(locked)} without a key` : ""}`, short(conversations)),
       soFar(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without copies and those that imports took back"),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes), "The store's file with its log (-wal)"),
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
-      soFar(`cost of ${tokensSpent(fleet.spent) ?? "all calls"}`, costWords(fleet.spent), "What all calls of models used and cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
+      soFar(`cost of ${tokensSpent(spent) ?? "all calls"}`, costWords(spent), "What all calls of models used and cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
       soFar("cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : `${money(fleet.cost)}${priced < condensations ? "+" : ""}`, `What the models of condensations cost: ${short(priced)} of ${short(condensations)} recorded it`),
     );
     refill(
