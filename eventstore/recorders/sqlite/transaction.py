@@ -28,7 +28,7 @@ _ADDITIONS = (
 """The changes by which no earlier answer is wrong, but for that of a mark."""
 _eras = count(1)
 _body = attrgetter("body")
-_COLUMNS = len(Row._fields) + 2
+_VALUES = len(Row._fields) + 4
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
@@ -111,8 +111,9 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
             event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check = rows[0]
+            stored = bytearray(body)
             self._execute(_insert_together(1), (
-                position, key, event_id, kind, schema, +shown, +structural, at, encoding, bytearray(body),
+                position, key, event_id, kind, schema, +shown, +structural, at, encoding, encoding, stored, stored,
                 bytearray(proof), before, turns, check,
             ))  # fmt: skip
             if type(body) is Body:
@@ -121,7 +122,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         values = _values(key, rows, position)
         for first in range(0, len(rows), _TOGETHER):
             number = min(_TOGETHER, len(rows) - first)
-            self._execute(_insert_together(number), tuple(islice(values, number * _COLUMNS)))
+            self._execute(_insert_together(number), tuple(islice(values, number * _VALUES)))
         if Body in map(type, map(_body, rows)):
             self._attach(key, rows)
 
@@ -138,7 +139,7 @@ def _values(key: int, rows: Sequence[Row], position: int) -> Iterator[object]:
     return chain.from_iterable(
         zip(
             count(position), repeat(key), ids, kinds, schemas, map(int, shown), map(int, structural), times, encodings,
-            map(bytearray, bodies), map(bytearray, proofs), befores, turns, checks,
+            encodings, map(bytearray, bodies), map(bytearray, bodies), map(bytearray, proofs), befores, turns, checks,
         )
     )  # fmt: skip
 
@@ -146,9 +147,7 @@ def _values(key: int, rows: Sequence[Row], position: int) -> Iterator[object]:
 @cache
 def _insert_together(rows: int) -> str:
     """Return the statement that inserts this number of rows. There are few such statements, and each stays prepared."""
-    values = [f"?{number}" for number in range(1, rows * _COLUMNS + 1)]
-    each = [SQL["an_event"].format(*values[first:]) for first in range(0, len(values), _COLUMNS)]
-    return SQL["insert_events"].format(rows=", ".join(each))
+    return SQL["insert_events"].format(rows=", ".join([SQL["an_event"]] * rows))
 
 
 def _staged_position(key: int, event_id: int) -> int:

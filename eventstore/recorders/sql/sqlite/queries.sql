@@ -77,8 +77,9 @@ INSERT INTO events (position, conversation, id, kind, schema, shown, structural,
 VALUES {rows}
 
 -- name: an_event
--- The values of one of these rows, by number; plain bodies are text.
-({0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, iif({8} = 0, CAST({9} AS TEXT), {9}), {10}, {11}, {12}, {13})
+-- The values of one of these rows; plain bodies are text. The encoding and the body are given twice: CPython 3.12.0 to
+-- 3.12.3 warns of parameters that have a number.
+(?, ?, ?, ?, ?, ?, ?, ?, ?, iif(? = 0, CAST(? AS TEXT), ?), ?, ?, ?, ?)
 
 -- name: store_value
 SELECT value FROM store WHERE name = CAST(? AS TEXT)
