@@ -175,6 +175,13 @@ def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[t
     return [Outcome(error=before.error) if before.value is None else next(appended) for before in prepared]
 
 
+def _only_async_for(self: object) -> Any:
+    """Refuse to iterate. Without it Python would ask histories for 0, 1, 2 and so on, without end."""
+    raise TypeError(
+        "it cannot be iterated over with 'for' or 'list'; write 'async for', or '[each async for each in …]'"
+    )
+
+
 class _Pages(Generic[_T]):
     """An async iterator over what a blocking iterator yields, read a page at a time.
 
@@ -190,6 +197,8 @@ class _Pages(Generic[_T]):
         self._read_ahead: Outcome[list[_T]] | None = None
         self._reading = Lock()
         self._is_closed = False
+
+    __iter__ = _only_async_for
 
     def __aiter__(self) -> Self:
         return self
@@ -335,10 +344,7 @@ class AsyncHistories:
     def __getitem__(self, conversation: str) -> AsyncHistory:
         return AsyncHistory(self, conversation)
 
-    __iter__ = None
-    """Raise ``TypeError``: it takes ``async for``. Without this method Python would ask for the histories 0, 1, 2 and
-    so on, without end.
-    """
+    __iter__ = _only_async_for
 
     def __contains__(self, conversation: object) -> bool:
         raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no event")

@@ -382,8 +382,9 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
 async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(histories):
     await histories["c"].append(Message(source="user", content="hi"))
     assert [name async for name in histories] == ["c"]
-    with pytest.raises(TypeError, match="not iterable"):
-        next(iter(histories))
+    for pages in (histories, histories["c"].events()):
+        with pytest.raises(TypeError, match="write 'async for'"):
+            iter(pages)
     with pytest.raises(TypeError, match="'in' cannot be awaited; ask for 'await"):
         _ = "c" in histories
     assert (await histories["c"].version(), await histories["d"].version()) == (1, 0)
