@@ -78,8 +78,10 @@ class Losses:
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
         """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
-        is_of_import = isinstance(event, DocumentChanges) and not event.changed.keys().isdisjoint({IMPORTED, UNREAD})
-        if not (is_of_import or is_declined(event)):
+        changed = event.changed.keys() if isinstance(event, DocumentChanges) else ()
+        if IMPORTED in changed:
+            self._counts["total of tokens and cost"] = 1
+        if not (IMPORTED in changed or UNREAD in changed or is_declined(event)):
             (self._hidden if hidden else self._counts)[_name(event)] += 1
 
     def seek(self, event: Event, writer: RecordEncoder) -> None:
