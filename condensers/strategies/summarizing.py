@@ -58,7 +58,7 @@ class SummarizingCondenser(RollingCondenser):
         "known, no number: then only tokens count",
         ge=2,
     )
-    keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
+    keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
     max_event_length: int | None = setting(
         10_000, "how many characters of an event the summarizer sees; a negative number: all"
     )

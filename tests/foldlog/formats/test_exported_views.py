@@ -252,6 +252,7 @@ EMPTY_IDS = [HELLO, _call(["run", "think"], thought="", failed=False, ids=None)]
 FINISHED = [HELLO, _note("state"), _call(["finish"], thought="", failed=False, ids=True)]
 BEGUN_AGAIN = [HELLO, _retract(1), HELLO, HELLO, _condense(0, 1, True, False), _condense(1, 1, True, True)]
 AROUND_ATTRIBUTES = [HELLO, lambda history, n: history.set_attributes(a=1), HELLO, HELLO, _condense(0, 2, True, True)]
+IMAGES = [_say("agent", "it"), _call(["run"], "", failed=False, ids=True, kinds="it")]
 STEPS = st.lists(
     st.one_of(SAY, CALL, CONDENSE, SAY, CONDENSE, OTHER, st.just(_reply), st.just(_searched)), min_size=1, max_size=14
 )
@@ -332,6 +333,8 @@ def _plain(value: Any, ids: dict[str, str], is_placed: bool) -> Any:
         for key in {"tool_call_id", "tool_use_id", "call_id", "id"} & plain.keys():
             plain[key] = ids.setdefault(plain[key], str(len(ids)))
         return plain | ({"arguments": json.loads(plain["arguments"])} if "arguments" in plain else {})
+    if isinstance(value, str) and not is_placed:  # the words that stand for an image of the agent have no place either
+        return "\n\n".join(sorted(value.split("\n\n")))
     if not isinstance(value, list):
         return value
     plain = list[Any]()
@@ -340,7 +343,7 @@ def _plain(value: Any, ids: dict[str, str], is_placed: bool) -> Any:
     for each in (_plain(each, ids, is_placed) for each in value):
         is_text = [set(part) == {"type", "text"} for part in (*plain[-1:], each)]
         if is_text == [True, True]:
-            each = {**each, "text": f"{plain.pop()['text']}\n\n{each['text']}"}
+            each = {**each, "text": _plain(f"{plain.pop()['text']}\n\n{each['text']}", ids, is_placed)}
         plain.append(each)
     return plain[0]["text"] if len(plain) == 1 and set(plain[0]) == {"type", "text"} else plain
 
@@ -355,6 +358,7 @@ def _plain(value: Any, ids: dict[str, str], is_placed: bool) -> Any:
 @example(steps=AROUND_ATTRIBUTES, prompted=False, forked=False, of_view=False)
 @example(steps=[HELLO, _say("", ""), HELLO, _condense(0, 1, True, False)], prompted=False, forked=False, of_view=False)
 @example(steps=[HELLO, _searched, _reply], prompted=True, forked=False, of_view=True)
+@example(steps=IMAGES, prompted=False, forked=False, of_view=False)
 @given(steps=STEPS, prompted=st.booleans(), forked=st.booleans(), of_view=st.booleans())
 def test_what_foldlog_recorded_is_the_same_after_an_export(
     format: str, steps: list[Step], prompted: bool, forked: bool, of_view: bool
