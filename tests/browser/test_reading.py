@@ -172,7 +172,7 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
     url = stored("other", [Message(source="user", content="a question")])
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
         home(page, address, 2)
-        assert page.ask("document.querySelector('.counting').getClientRects().length") == 0
+        page.wait("document.querySelector('.counting').getClientRects().length === 0")
         assert page.ask("document.querySelectorAll('.partial').length") == 0
         assert "so far" not in page.text(".fleet")
         page.ask(
