@@ -533,6 +533,24 @@ def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(f
     assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 5)]
 
 
+def test_a_damaged_event_of_the_store_keeps_no_other_source_out(foldlog, tmp_path):
+    def chats(names, *texts):
+        for name in names:
+            lines = [json.dumps({"role": "user", "content": f"{text} of {name}"}) for text in texts]
+            (tmp_path / "s" / f"{name}.jsonl").write_text("\n".join(lines))
+
+    (tmp_path / "s").mkdir()
+    chats("abc", "first", "second", "third")
+    assert foldlog("import", tmp_path / "s", "--db", tmp_path / "s.db").status == 0
+    store = (tmp_path / "s.db").read_bytes()
+    (tmp_path / "s.db").write_bytes(store.replace(b"first of b", b"forst of b"))
+    chats("abcd", "first", "second", "third", "fourth")
+    again = foldlog("import", tmp_path / "s", "--db", tmp_path / "s.db")
+    assert (again.status, "s/b', event 0: its checksum does not match" in again.err.replace("\n", " ")) == (1, True)
+    with open_histories(tmp_path / "s.db") as histories:
+        assert [histories[f"s/{name}"].version() for name in "abcd"] == [4, 3, 4, 4]
+
+
 def test_an_import_goes_on_though_a_record_before_a_redacted_event_is_damaged(foldlog, tmp_path):
     """A damaged record takes the ids that it had away from later events of the source: of a call, and of its result."""
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "ls", "input": {}} for n in range(2)]

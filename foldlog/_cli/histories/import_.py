@@ -33,6 +33,7 @@ from foldlog._seen_files import Imported, SeenFiles
 from foldlog._words.gist import count
 from foldlog.eventstore import (
     ConversationErased,
+    CorruptEvent,
     Event,
     EventStoreError,
     HistoryDiverged,
@@ -329,7 +330,7 @@ def _imported(
         refused.append(f"{source.path}: {error}{hint}")
     except ConversationErased as error:
         refused.append(f"{source.path}: {error.problem}; delete the file, or leave it out")
-    except (InvalidEvent, VersionConflict, OSError) as error:
+    except (InvalidEvent, CorruptEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     update(advance=source.size_bytes / 1e6)
     if imported.version or source.grown is not None:
