@@ -252,22 +252,25 @@ class SummarizingCondenser(RollingCondenser):
         self, view: View, span: slice, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
-        prompt with it in the place of ``span``. Where the rest alone is over the limit, no shorter one would help.
+        prompt with it in the place of ``span``. Where even the shortest would not fit, it keeps its part of the limit.
         """
 
-        def tokens_with(*summary: Event) -> int | None:
-            return tokens_of(view.with_events((*view[: span.start], *summary, *view[span.stop :])), counter)
+        def tokens_with(*texts: str) -> int | None:
+            told = [CondensationSummary(id=summary_id(view.version), content=each) for each in texts]
+            return tokens_of(view.with_events((*view[: span.start], *told, *view[span.stop :])), counter)
 
-        most = float("inf")
+        mosts = [float("inf")]
         if over is not None:
             beside = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
-            most = max(over.limit * (_ROOM if self.tail == "half" else 1), beside)
-        while True:
-            tokens = tokens_with(CondensationSummary(id=summary_id(view.version), content=text))
-            less = None if tokens is None or tokens <= most else self.shorter(text)
-            if less is None:
-                return text, tokens
-            text = less
+            mosts = [max(over.limit * (_ROOM if self.tail == "half" else 1), min(beside, over.limit)), beside]
+        shown, tokens = whole = (text, tokens_with(text))
+        for most in mosts:
+            shown, tokens = whole
+            while tokens is not None and tokens > most and (less := self.shorter(shown)) is not None:
+                shown, tokens = less, tokens_with(less)
+            if tokens is None or tokens <= most:
+                break
+        return shown, tokens
 
 
 def limit_of(agent_llm: AgentModel | None, max_tokens: int | None = None, margin_ratio: float = 0.1) -> int | None:

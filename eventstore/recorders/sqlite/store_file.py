@@ -84,7 +84,7 @@ class StoreFile:
     process meets at the same log and the same write lock. The options are those of ``SQLiteRecorder``.
     """
 
-    _used: Final[weakref.WeakSet[StoreFile]] = weakref.WeakSet()
+    _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
 
     def __init__(
         self, path: str, *, writable: bool = True, durable: bool = True, patience_s: float = PATIENCE_S
@@ -160,7 +160,7 @@ class StoreFile:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # SQLite's error says so
                 status = os.stat(self.path)
                 self._opened = status.st_ino, status.st_dev, 1
-                self._used.add(self)
+                self._used[id(self)] = self
         if self._opened:
             self.check()
             self._check_former_name()
@@ -184,7 +184,8 @@ class StoreFile:
 
     def _check_former_name(self) -> None:
         """Raise ``WrongFile`` where this process has the file open as another: SQLite has one index for two logs."""
-        for other in list(self._used):
+        for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
+            other = used() or self
             if other._opened == self._opened and other.path != self.path and other.closed_because is None:
                 raise WrongFile(
                     f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
