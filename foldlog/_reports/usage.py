@@ -48,20 +48,21 @@ class ModelCall(NamedTuple):
 
 
 class Untold(Struct):
-    """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, and the event
-    of the last call that was told.
+    """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, the event of
+    the last call that was told, and of what is said since the user's words: how many of them, and whether any is told.
     """
 
     count: int = 0
     ids: list[str] = []
     is_one: bool = False
     told: int = -1
+    said: int = 0
+    is_told: bool = False
 
     def watched(self, events: Iterable[Event], format: str, start: int) -> Iterator[Event]:
         """Yield events, and count the replies from ``start`` on. Those of one record, or with one id, are one; one
         event of them tells for all. What is told at once is of all replies before it.
         """
-        is_told, said = False, int(self.is_one)
         for event in events:
             yield event
             if format in _APART:
@@ -69,20 +70,20 @@ class Untold(Struct):
             else:
                 is_apart = not place_of(event)
             if is_apart:
-                is_told, said = False, 0
+                self.is_told, self.said = False, 0
             if (is_own := _tells(event)) or event.id == self.told:
                 is_of_all = not is_own or format in _OF_ALL or event.meta.get("calls") == 0
-                is_told, said = True, self._tell(self.count if is_of_all else said)
+                self.is_told, self.said = True, self._tell(self.count if is_of_all else self.said)
             if type(event) is CondensationAction:  # what its record says was said before
-                is_told, said = True, self._tell(said)
+                self.is_told, self.said = True, self._tell(self.said)
             if type(event) not in (Action, Message) or not begins_call(event, None):
                 continue
             ids = [each for each in (getattr(event, "response_id", None), event.meta.get("reply")) if type(each) is str]
             if self.ids and not set(self.ids).isdisjoint(ids):
-                said = self._tell(1) if is_told and self.is_one else said
+                self.said = self._tell(1) if self.is_told and self.is_one else self.said
             else:
-                self.is_one = not (said or is_told) and event.id >= start
-                self.count, said = self.count + self.is_one, said + self.is_one
+                self.is_one = not (self.said or self.is_told) and event.id >= start
+                self.count, self.said = self.count + self.is_one, self.said + self.is_one
             self.ids = ids
 
     def _tell(self, number: int) -> int:

@@ -197,19 +197,20 @@ def test_a_sum_has_a_mark_where_a_reply_is_not_told_and_where_its_source_tells_m
         assert found == (["", "+", "+", "+", "", ""] if row.marks != NEVER else [""] * 6)
 
 
+@pytest.mark.parametrize("middle", [True, False])
 @pytest.mark.parametrize("format", [format for format in FORMATS if ROWS[format].marks != NEVER])
-def test_figures_that_count_on_say_the_same_as_those_of_the_whole(tmp_path, format):
+def test_figures_that_count_on_say_the_same_as_those_of_the_whole(tmp_path, format, middle):
     row = ROWS[format]
-    records = [*row.before, *(each for n in range(3) for each in row.reply(n, True))]
-    counted = []
-    for first in (len(row.before) + 1, len(records)):
+    records = [*row.before, *(each for n in range(3) for each in row.reply(n, middle or n != 1))]
+    counted, ends = [], range(len(row.before) + 1, len(records) + 1)
+    for pieces in ([len(records)], [*ends], *([end, len(records)] for end in ends)):
         with foldlog.open("memory:") as histories:
-            for end in range(first, len(records) + 1):
+            for end in pieces:
                 (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records[:end]))
                 list(histories.import_(tmp_path / "a.jsonl", format=format, findings=print))
                 ((_, one),) = KeptSums(histories.store).of(histories.store.iter_conversations())
             counted.append(spent_by(one.calls, Prices()))
-    assert counted[0] == counted[1]
+    assert counted == counted[:1] * len(counted)
 
 
 @pytest.mark.parametrize(
