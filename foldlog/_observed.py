@@ -54,6 +54,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     ),
     "foldlog.store.waited": (_WARNING, "a write waited %(seconds).1f s for other writers or its server"),
     "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s (patience_s in the URL)"),
+    "foldlog.store.moved": (_WARNING, "%(problem)s"),
     "foldlog.follower.behind": (
         _WARNING,
         "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",

@@ -30,8 +30,7 @@ from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summ
 from foldlog.eventstore import CondensationSummary, Event, summary_of
 from foldlog.projections import View, begins_reply
 
-_LENGTH_MIN = 500
-_LENGTH_LEAST = 300
+_LENGTH_MIN, _LENGTH_LEAST = 500, 300
 """The least ``max_length`` that a user may set; the length of the shortest digests, first for the newest request."""
 
 _TOKENS = 32_000

@@ -259,12 +259,10 @@ class SummarizingCondenser(RollingCondenser):
             told = [CondensationSummary(id=summary_id(view.version), content=each) for each in texts]
             return tokens_of(view.with_events((*view[: span.start], *told, *view[span.stop :])), counter)
 
-        mosts = [float("inf")]
-        if over is not None:
-            beside = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
-            mosts = [max(over.limit * (_ROOM if self.tail == "half" else 1), min(beside, over.limit)), beside]
+        limit = float("inf") if over is None else over.limit
+        beside = limit if over is None else (tokens_with() or 0) + limit * (1 - _BESIDE_A_SUMMARY)
         shown, tokens = whole = (text, tokens_with(text))
-        for most in mosts:
+        for most in (max(limit * (_ROOM if self.tail == "half" else 1), min(beside, limit)), beside):
             shown, tokens = whole
             while tokens is not None and tokens > most and (less := self.shorter(shown)) is not None:
                 shown, tokens = less, tokens_with(less)

@@ -41,6 +41,7 @@ _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 """The block that replaces thinking: thinking tells where a loop of calls begins. No model is sent a block without a
 signature.
 """
+_is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 _PAID: Final = ("usage", "accumulated", "metrics", "response", "condenser_meta")
 """The names under which ``meta``, or the metadata of a condensation, holds what calls of models took."""
 
@@ -122,10 +123,6 @@ def _origin(origin: Origin | None) -> Origin | None:
     """Keep format, time, the place in a record of several events, and an id by which other records name this one."""
     kept = None if origin is None or not _is_name(str(origin.id)) else origin.id
     return None if origin is None else replace(origin, id=kept, rest=_place(origin.rest))
-
-
-def _is_name(text: str) -> bool:
-    return re.fullmatch(r"[\w.:-]{1,64}", text, re.ASCII) is not None
 
 
 def record_of(event: Event) -> int:

@@ -171,6 +171,12 @@ def cannot_resume(path):
         assert list(histories.to_resume()) == []
 
 
+def moved(path):
+    with foldlog.open(path / "s.db") as histories:
+        histories["c"].append({"role": "user", "content": "hi"})
+        (path / "s.db").rename(path / "t.db")
+
+
 CAUSES = [
     (made, "foldlog.condensation.made"),
     (model_failed, "foldlog.condensation.failed"),
@@ -181,6 +187,7 @@ CAUSES = [
     (waited, "foldlog.store.waited"),
     (waited_for_a_thread, "foldlog.store.waited"),
     (away, "foldlog.store.away"),
+    (moved, "foldlog.store.moved"),
     (behind, "foldlog.follower.behind"),
     (overtaken, "foldlog.lease.taken_over"),
     (not_given_back, "foldlog.lease.failed"),

@@ -552,4 +552,3 @@ def test_a_server_whose_file_was_replaced_tells_nothing_of_the_former_one(tmp_pa
         answer = client.get("/api/event", params=asked)
         assert answer.status == 503
         assert "start the server again" in answer.text
-        (tmp_path / "former.db").rename(path)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
+from foldlog._observed import tell
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
@@ -18,7 +19,7 @@ from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, sche
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
@@ -257,8 +258,8 @@ class SQLiteRecorder(Recorder):
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
-        does not end within the patience; the recorder then closes when that write ends. Raises ``WrongFile`` after all
-        is closed if events are left in the log of a file that was moved: another program may have opened its new name.
+        does not end within the patience; the recorder then closes when that write ends. Logs where events are left in
+        the log of a file that was moved: another program may have opened its new name.
         """
         outside(self._path, self._path)
         was_open = self.writable and self._file.inode and self._file.closed_because is None
@@ -269,8 +270,11 @@ class SQLiteRecorder(Recorder):
         with self._queue.alone():
             self._writing.close()
             self._lock.close()
-        if was_open:
-            check_not_moved(self._path)
+        try:
+            if was_open:
+                check_not_moved(self._path)
+        except (WrongFile, OSError) as problem:  # logged: an error would take the place of one of the caller
+            tell("foldlog.store.moved", problem=str(problem))
 
     # -- a fork -------------------------------------------------------------------------------------------------------
 
