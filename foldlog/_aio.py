@@ -32,7 +32,8 @@ _T = TypeVar("_T")
 _PAGE = 500
 _THREADS = 32
 """The most calls that run at the same time, besides steps and the appends that share commits."""
-_STEPPING_THREADS = 8
+_STEPPING_THREADS = 256
+"""The most steps at the same time. One that waits for a model takes 50 KB; one that reads, a connection."""
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _EVENTS_MAX: Final = 100
 """The most events of an append that other appends wait for: encoding them takes a millisecond."""

@@ -121,19 +121,23 @@ class Slow(Condenser):
         self.gate = gate
 
     def condense(self, view, agent_llm=None):
-        self.gate.pass_through()
+        if view:
+            self.gate.pass_through()
         return view
 
 
-async def test_slow_steps_delay_no_append(tmp_path):
+async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
+        await histories["quick"].append(said("hi"))
+        await histories["quick"].retract(0)
         for n in range(40):
             await histories[f"c{n}"].append(said("hi"))
         async with anyio.create_task_group() as group:
             for n in range(40):
                 group.start_soon(histories[f"c{n}"].step)
             await until(gate.reached.is_set)
+            assert not await histories["quick"].prepare()
             for n in range(40):
                 await histories[f"c{n}"].append(said("while the model thinks"))
             assert not gate.opened.is_set()
