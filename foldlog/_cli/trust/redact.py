@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -158,78 +158,46 @@ def run(
     if bool(events) == searches or (events and conversation is None):
         raise Refused("name events by their ids, or find them by --matching, --older-than or --where: one of the two")
     with open_existing(db) as store:
-        stores = cache(lambda name: meant(store, name)[1])  # no other conversation is redacted that gets the id of one
         rows = _conversations(store, conversation, where) if searches else []
-        problems: dict[str, str] = {}
-        find = partial(_found, stores, rows, text, before, problems)
-        unread: list[str] = []
+        search = _Search(store, rows, text, before, everywhere=conversation is None and not where)
         with terminal.working("searching"):
-            named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
-            named = with_twins(store, named, unread)
-            similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
-            asked = {(name, event.id) for name, events_of in named.items() for event in events_of}
-            named = all_that_goes(store, named, unread, with_summaries=True) if with_summaries else named
-            goes = {name: its for name, events_of in named.items() if (its := [*filter(has_content, events_of)])}
-            quotes = {(name, event.id) for name, events_of in goes.items() for event in events_of} - asked
-            shown = shown_by(store, named)
-            going = {(name, event.id) for name, events_of in goes.items() for event in events_of}
-            repeating = records_that_go(store, shown, [], {})
-            left = ((name, [each for each in ids if (name, each) not in going]) for name, ids in repeating.items())
-            records = {name: ids for name, ids in left if ids}
+            named = search.found() if searches else _named(search, whole(store, conversation or ""), events or ())
+            chosen = _chosen(store, named, with_summaries=with_summaries)
+            similar = _similar(search, chosen.asked, matching) if matching and not pattern else ""
         if (searches or dry_run) and not as_json:
-            _show_found(goes, quotes)
+            _show_found(chosen)
         if not as_json:
-            _say_records(records)
+            _say_records(chosen.records)
         if not (yes or dry_run):
-            _ask(goes, quotes, listed=searches)
+            _ask(chosen, listed=searches)
         receipts: list[RedactionReceipt] = []
         stay: list[ProblemDocument] = []
         index: tuple[str, ...] = ()
         if not dry_run:
-            ids = {name: [event.id for event in reversed(each)] for name, each in named.items()}
+            ids = {name: [event.id for event in reversed(each)] for name, each in chosen.named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
             redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries)
             try:
-                receipts, stay = _redacted(store, stores, ids, redact, shown, text)
+                receipts, stay = _redacted(search, ids, redact, chosen.shown)
             finally:
                 index = still_in_index(store)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
-        done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
+        if chosen.records:
+            done += f" and {count(sum(map(len, chosen.records.values())), 'imported record')} of others"
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        unconfirmed = dict.fromkeys((*unread, *(name for receipt in receipts for name in receipt.unconfirmed), *index))
+        unconfirmed = [*chosen.unread, *(name for receipt in receipts for name in receipt.unconfirmed), *index]
         if text is not None and not dry_run:
-            everywhere = conversation is None and not where
-            stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
-            sources = source_files(store, [*store.iter_conversations()] if everywhere else rows)
-            stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
-            those = None if everywhere else {row.id for row in rows}
-            known = [name for name in read_models(store) if may_hold(name, those)]
-            held_it = {row.id for row in store.iter_conversations() if row.redactions or row.erased_at is not None}
-            behind = [name for name in read_models(store, store.database.last_position) if may_hold(name, those)]
-            unconfirmed |= dict.fromkeys(holders(store, behind, held_it))
-            paths = [*chain(*sources.values())]
-            held = dict(files_with(store, text, [*known, *unconfirmed], paths, with_store=not is_pending))
-            stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[everywhere])]
-            without = {path for path in paths if is_json(path) and held.keys().isdisjoint(files_below(path))}
-            unconfirmed = {name: None for name in unconfirmed if path_in(name) not in without}
-            if not as_json:
-                unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
-        is_left = bool(stay)
-        stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in problems.items()]
+            unconfirmed = _look_again(search, text, stay, unconfirmed, with_store=not is_pending, in_files=as_json)
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
+    unconfirmed = [*dict.fromkeys(unconfirmed)]
+    is_left = bool(stay)
+    stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in search.problems.items()]
     if as_json:
-        told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
-        listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
-        theirs = tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in records.items())
-        terminal.emit(
-            RedactionsDocument(
-                found=listed, records=theirs, receipts=told, stay=tuple(stay), holders=tuple(unconfirmed)
-            )
-        )
+        terminal.emit(_documents(chosen, receipts, stay, unconfirmed, is_pending=is_pending))
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
@@ -238,41 +206,141 @@ def run(
     if similar:
         terminal.note(similar)
     if text is not None:
-        files = "the files of the store, its index, backups, exports, reports and imports"
-        several, of_those = count(len(rows) - len(problems), "conversation"), " of those searched" * bool(problems)
-        searched = f"all events, summaries, documents and imported records of {several}"
-        if dry_run:
-            result = "the events listed above hold the text" if goes else f"no event{of_those} holds the text"
-            said = f"{result}. Searched: {searched}. A dry run does not search {files}"
-        else:
-            not_found = f"The text was not found any more{' in what was searched' * bool(problems)}"
-            result = "The text is still in the places named above" if is_left else not_found
-            said = f"{done}. {result}. Searched: {searched}, and {files}"
-        if problems:
-            said += f". {count(len(problems), 'conversation')} could not be searched, and may hold the text: see above"
-        terminal.note(
-            f"{said}. Never searched: files that a shell wrote, and other stores. To redact a copy of this store, copy "
-            f"it again"
-        )
+        terminal.note(_result(search, chosen, None if dry_run else done, is_left=is_left))
 
 
-def _similar(
-    stores: Callable[[str], Store],
-    rows: Sequence[ConversationRow],
-    named: dict[str, list[Event]],
-    text: str,
-    before: datetime | None,
-) -> str:
+class _Search:
+    """Which events are looked for, and in which conversations: ``problems`` has those that cannot be searched."""
+
+    def __init__(
+        self,
+        store: Store,
+        rows: Sequence[ConversationRow],
+        text: Holds | None,
+        before: datetime | None,
+        *,
+        everywhere: bool,
+    ) -> None:
+        self.store, self.rows, self.text, self.everywhere = store, rows, text, everywhere
+        self.store_of = cache(lambda name: meant(store, name)[1])
+        """Another conversation that gets the id of one of these is not redacted."""
+        self.problems: dict[str, str] = {}
+        self._before = before
+
+    def found(self, text: Holds | None = None, *, again: bool = False) -> dict[str, list[Event]]:
+        """Return the events to redact, ``again`` those that were, too, or those with another ``text``. Of a fork, those
+        that it shares are found in the conversation that they belong to, unless that one is not searched.
+        """
+        found: dict[str, list[Event]] = {}
+        searched = {row.id for row in self.rows}
+        for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on shared values
+            start = row.parent_version or 0 if row.parent in searched else 0
+            try:
+                store = self.store_of(row.id)
+                if events := events_with(store, row.id, text or self.text, self._before, start, redacted=again):
+                    found[row.id] = events
+            except EventStoreError as error:
+                self.problems[row.id] = terminal.about(row.id, str(error))
+        return found
+
+
+class _Chosen(NamedTuple):
+    """What is redacted.
+
+    ``named``    the events of each conversation that go, with those that were redacted already
+    ``asked``    those that were asked for, and their copies, by conversation and id
+    ``goes``     those that have content still
+    ``quotes``   those of them that only may quote another
+    ``shown``    the same events by the conversations that show them
+    ``records``  events that stay, and whose imported records go
+    ``unread``   names of what could not be looked into
+    """
+
+    named: dict[str, list[Event]]
+    asked: set[tuple[str, int]]
+    goes: dict[str, list[Event]]
+    quotes: set[tuple[str, int]]
+    shown: dict[str, list[Event]]
+    records: dict[str, list[int]]
+    unread: list[str]
+
+
+def _chosen(store: Store, named: Mapping[str, Sequence[Event]], *, with_summaries: bool) -> _Chosen:
+    """Return all that goes with these events of conversations."""
+    unread: list[str] = []
+    own = with_twins(store, named, unread)
+    asked = {(name, event.id) for name, events in own.items() for event in events}
+    all_of = all_that_goes(store, own, unread, with_summaries=True) if with_summaries else own
+    goes = {name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])}
+    going = {(name, event.id) for name, events in goes.items() for event in events}
+    shown = shown_by(store, all_of)
+    left = {
+        name: [each for each in ids if (name, each) not in going]
+        for name, ids in records_that_go(store, shown, [], {}).items()
+    }
+    records = {name: ids for name, ids in left.items() if ids}
+    return _Chosen(all_of, asked, goes, going - asked, shown, records, unread)
+
+
+def _look_again(
+    search: _Search,
+    text: Holds,
+    stay: list[ProblemDocument],
+    unconfirmed: Iterable[str],
+    *,
+    with_store: bool,
+    in_files: bool,
+) -> list[str]:
+    """Add to ``stay`` where the text still is, and return what may hold it: of what is named as that, and of the read
+    models that are behind, what was not looked into; with ``in_files`` also the files that hold it.
+    """
+    store = search.store
+    stay += _left(search.found(again=True), store.iter_conversations() if search.everywhere else search.rows, text)
+    sources = source_files(store, [*store.iter_conversations()] if search.everywhere else search.rows)
+    stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
+    those = None if search.everywhere else {row.id for row in search.rows}
+    known = [name for name in read_models(store) if may_hold(name, those)]
+    held_it = {row.id for row in store.iter_conversations() if row.redactions or row.erased_at is not None}
+    behind = [name for name in read_models(store, store.database.last_position) if may_hold(name, those)]
+    unconfirmed = [*unconfirmed, *holders(store, behind, held_it)]
+    paths = [*chain(*sources.values())]
+    held = dict(files_with(store, text, [*known, *dict.fromkeys(unconfirmed)], paths, with_store=with_store))
+    stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[search.everywhere])]
+    without = {path for path in paths if is_json(path) and held.keys().isdisjoint(files_below(path))}
+    told = without if in_files else {*without, *held}
+    return [name for name in unconfirmed if path_in(name) not in told]
+
+
+def _result(search: _Search, chosen: _Chosen, done: str | None, *, is_left: bool) -> str:
+    """Return what is known of the text: after a redaction that has ``done`` something, or a dry run."""
+    files = "the files of the store, its index, backups, exports, reports and imports"
+    several = count(len(search.rows) - len(search.problems), "conversation")
+    searched = f"all events, summaries, documents and imported records of {several}"
+    if done is None:
+        of_those = " of those searched" * bool(search.problems)
+        result = "the events listed above hold the text" if chosen.goes else f"no event{of_those} holds the text"
+        said = f"{result}. Searched: {searched}. A dry run does not search {files}"
+    else:
+        not_found = f"The text was not found any more{' in what was searched' * bool(search.problems)}"
+        result = "The text is still in the places named above" if is_left else not_found
+        said = f"{done}. {result}. Searched: {searched}, and {files}"
+    if search.problems:
+        left = count(len(search.problems), "conversation")
+        said += f". {left} could not be searched, and may hold the text: see above"
+    return (
+        f"{said}. Never searched: files that a shell wrote, and other stores. To redact a copy of this store, copy it "
+        f"again"
+    )
+
+
+def _similar(search: _Search, known: Container[tuple[str, int]], text: str) -> str:
     """Return a hint to events that hold a word of the text, but not the text; empty where none does."""
     words = dict.fromkeys(re.findall(r"\w{3,}", text))
     if len(words) < 2:
         return ""
     each = [text_or_pattern(word, is_pattern=False) for word in words]
-    found = _found(stores, rows, lambda given: any(holds(given) for holds in each), before, {})
-    known = {name: {event.id for event in events} for name, events in named.items()}
-    more = [
-        (name, event.id) for name, events in found.items() for event in events if event.id not in known.get(name, ())
-    ]
+    found = search.found(lambda given: any(holds(given) for holds in each))
+    more = [at for name, events in found.items() for event in events if (at := (name, event.id)) not in known]
     if not more:
         return ""
     first = ", ".join(f"{name} {event_id}" for name, event_id in more[:3])
@@ -282,37 +350,11 @@ def _similar(
     )
 
 
-def _found(
-    stores: Callable[[str], Store],
-    rows: Sequence[ConversationRow],
-    text: Holds | None,
-    before: datetime | None,
-    problems: dict[str, str],
-    *,
-    again: bool = False,
-) -> dict[str, list[Event]]:
-    """Return the events to redact, ``again`` those that were, too. Of a fork, those that it shares are found in the
-    conversation that they belong to, unless that one is not searched. ``problems`` gets those that cannot be searched.
-    """
-    found: dict[str, list[Event]] = {}
-    searched = {row.id for row in rows}
-    for row in sorted(rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on a shared value
-        start = row.parent_version or 0 if row.parent in searched else 0
-        try:
-            if events := events_with(stores(row.id), row.id, text, before, start, redacted=again):
-                found[row.id] = events
-        except EventStoreError as error:
-            problems[row.id] = terminal.about(row.id, str(error))
-    return found
-
-
 def _redacted(
-    store: Store,
-    stores: Callable[[str], Store],
-    chosen: dict[str, list[int]],
+    search: _Search,
+    ids_of: dict[str, list[int]],
     redact: Callable[..., RedactionReceipt],
     shown: Mapping[str, Iterable[Event]],
-    text: Holds | None,
 ) -> tuple[list[RedactionReceipt], list[ProblemDocument]]:
     """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
     redacted.
@@ -321,19 +363,19 @@ def _redacted(
     companions are the first: the content of the others finds them.
     """
     receipts, stay = [], []
-    names = sorted(chosen, key=lambda name: not companion_of(name))
-    total = sum(map(len, chosen.values()))
+    names = sorted(ids_of, key=lambda name: not companion_of(name))
+    total = sum(map(len, ids_of.values()))
     each = [
-        (name, chosen[name][at : at + _TOGETHER]) for name in names for at in range(0, len(chosen[name]), _TOGETHER)
+        (name, ids_of[name][at : at + _TOGETHER]) for name in names for at in range(0, len(ids_of[name]), _TOGETHER)
     ]
-    with KeptSums(store).put_back(), terminal.working("redacting", "events", total) as update:
-        if text is not None:
+    with KeptSums(search.store).put_back(), terminal.working("redacting", "events", total) as update:
+        if search.text is not None:
             for name, gone in shown.items():
-                keep_documents(stores(name), name, {event.id for event in gone}, text)
+                keep_documents(search.store_of(name), name, {event.id for event in gone}, search.text)
         while each:
             name, ids = each.pop(0)
             try:
-                receipts.append(redact(stores(name), name, ids))
+                receipts.append(redact(search.store_of(name), name, ids))
             except (CannotRedact, InvalidArgument) as error:
                 if len(ids) > 1:
                     each[:0] = [(name, [event_id]) for event_id in ids]
@@ -387,10 +429,12 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
     return with_companions(store, [store.conversation(whole(store, conversation))])
 
 
-def _named(stores: Callable[[str], Store], name: str, events: Sequence[int]) -> dict[str, list[Event]]:
+def _named(search: _Search, name: str, events: Sequence[int]) -> dict[str, list[Event]]:
     """Return the named events that are there, each once."""
     wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
-    return {name: [event for each in wanted if each >= 0 for event in stores(name).events(name, each, each + 1)]}
+    return {
+        name: [event for each in wanted if each >= 0 for event in search.store_of(name).events(name, each, each + 1)]
+    }
 
 
 def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
@@ -404,13 +448,13 @@ def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dic
     return taken
 
 
-def _show_found(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]]) -> None:
+def _show_found(chosen: _Chosen) -> None:
     """List the events, without the text that they hold."""
-    for name, events in goes.items():
-        ids = ", ".join(_named_event(name, event, quotes) for event in events)
+    for name, events in chosen.goes.items():
+        ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
-    total = sum(map(len, goes.values()))
-    terminal.console().print(f"{count(total, 'event')} of {count(len(goes), 'conversation')} to redact")
+    total = sum(map(len, chosen.goes.values()))
+    terminal.console().print(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact")
 
 
 def _say_records(records: dict[str, list[int]]) -> None:
@@ -427,16 +471,17 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
     return f"summary of condensation {event.id}{may_quote}"
 
 
-def _ask(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]], *, listed: bool) -> None:
+def _ask(chosen: _Chosen, *, listed: bool) -> None:
     """Ask a person. A redacted event is not asked about."""
-    each = [(name, event) for name, events in goes.items() for event in events]
+    each = [(name, event) for name, events in chosen.goes.items() for event in events]
     if not each:
         return
     (name, event) = each[0]
     of = f"event {event.id} of {name!r}" if len(each) == 1 else f"each of {len(each):,} events"
     shown = []
     for name, event in each[:_LISTED_MAX]:
-        said = _named_event(name, event, quotes) if (name, event.id) in quotes else f"event {event.id}"
+        is_quote = (name, event.id) in chosen.quotes
+        said = _named_event(name, event, chosen.quotes) if is_quote else f"event {event.id}"
         shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erase.WORDS_MAX)}")
     if len(each) > _LISTED_MAX:
         shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
@@ -444,9 +489,29 @@ def _ask(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]], *, li
     terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
 
 
-def _document(receipt: RedactionReceipt) -> RedactedDocument:
+def _documents(
+    chosen: _Chosen,
+    receipts: Sequence[RedactionReceipt],
+    stay: Sequence[ProblemDocument],
+    holders: Sequence[str],
+    *,
+    is_pending: bool,
+) -> RedactionsDocument:
+    return RedactionsDocument(
+        found=tuple(
+            MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
+            for name, events in chosen.goes.items()
+        ),
+        records=tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in chosen.records.items()),
+        receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
+        stay=tuple(stay),
+        holders=tuple(holders),
+    )
+
+
+def _document(receipt: RedactionReceipt, *, is_pending: bool) -> RedactedDocument:
     quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
-    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
+    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes, bytes_pending=is_pending)
 
 
 def _show(
