@@ -50,6 +50,7 @@ from foldlog.projections import (
     View,
     Why,
     append_tool_result,
+    as_json,
     begins_reply,
     interrupt,
 )
@@ -470,7 +471,8 @@ class History:
         """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
         ``call_id`` may be the call itself, as ``open_calls`` has it.
 
-        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON, which is shown as its text.
+        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON, which is shown as its text,
+        NaN and infinities in it as texts.
         ``extras`` are kept and not shown. A repeated key with the same result appends nothing, and returns the event.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
@@ -480,8 +482,6 @@ class History:
         if isinstance(content, list | tuple) and all(isinstance(each, Mapping) and "type" in each for each in content):
             _of_chat({"role": "tool", "content": [*content]})
         elif content is None or isinstance(content, Mapping | list | tuple | int | float):
-            from foldlog.condensers.prompts.rendering import as_json
-
             content = as_json(content)
         try:
             return append_tool_result(

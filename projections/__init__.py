@@ -36,6 +36,7 @@ from foldlog.projections.messages import Dialect as Dialect
 from foldlog.projections.messages import Rendered as Rendered
 from foldlog.projections.messages import rendered as rendered
 from foldlog.projections.messages import says_something as says_something
+from foldlog.projections.messages.content import as_json as as_json
 from foldlog.projections.messages.content import content_texts as content_texts
 from foldlog.projections.messages.content import with_texts as with_texts
 from foldlog.projections.messages.content import words_of as words_of

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.condensers.prompts.rendering import as_json
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
-from foldlog.projections import View, arguments_of, content_texts, rendered, says_something
+from foldlog.projections import View, arguments_of, as_json, content_texts, rendered, says_something
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"

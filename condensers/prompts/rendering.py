@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._values import parsed
-from foldlog.eventstore import Action, CondensationSummary, Event, events, said
-from foldlog.projections import words_of
+from foldlog.eventstore import Action, CondensationSummary, Event, events
+from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
@@ -86,16 +86,6 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
     """
     arguments = parsed(call.arguments)
     return arguments if isinstance(arguments, dict) else {"arguments": arguments} if isinstance(arguments, str) else {}
-
-
-def as_json(value: Any) -> str:
-    """Return a map as compact JSON, a text as it is."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, ensure_ascii=False, default=said)
-    except RecursionError:
-        return "(nested too deeply to be shown)"
 
 
 def readable(value: Any) -> str:

@@ -24,7 +24,6 @@ from foldlog._reports.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import caught_up, logged
 from foldlog._words.texts import storable, text_of
-from foldlog.condensers.prompts.rendering import as_json
 from foldlog.eventstore import (
     Action,
     ConversationErased,
@@ -45,6 +44,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.projections import as_json
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000

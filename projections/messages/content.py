@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -26,6 +27,18 @@ _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GI
 def sendable(text: str) -> str:
     """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def as_json(value: Any) -> str:
+    """Return a value as the text of JSON, a text as it is. NaN and infinities, which JSON lacks, become texts."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=said, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value, default=said), parse_constant=str), ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
 
 
 def is_blank(text: str) -> bool:

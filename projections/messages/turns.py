@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     SystemMessage,
     said,
 )
-from foldlog.projections.messages.content import Part, is_blank, parts_of, sendable
+from foldlog.projections.messages.content import Part, as_json, is_blank, parts_of, sendable
 from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
 
 Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
@@ -109,8 +109,7 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
 def words_of(event: Any) -> Content:
     """Return what a model is told of an event in words."""
     if isinstance(event, Annotation):
-        data = event.data
-        return f"{event.name}:\n{data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=said)}"
+        return f"{event.name}:\n{as_json(event.data)}"
     told: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
     return told
 
@@ -164,14 +163,8 @@ def arguments_of(action: Action) -> str:
         text = "{}" if is_blank(arguments) else sendable(arguments)
         _OBJECT.decode(text)
         return text
-    except (ValueError, RecursionError) as error:  # ValueError: also a number that JSON has no word for
-        if isinstance(arguments, str):
-            broken = sendable(arguments)
-        elif isinstance(error, RecursionError):
-            broken = "(nested too deeply to be shown)"
-        else:
-            broken = sendable(json.dumps(arguments, ensure_ascii=False, default=said))
-        return json.dumps({"invalid_arguments": broken}, ensure_ascii=False)
+    except (ValueError, RecursionError):  # ValueError: also a number that JSON has no word for
+        return json.dumps({"invalid_arguments": sendable(as_json(arguments))}, ensure_ascii=False)
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -335,6 +335,7 @@ RESULTS = {
     '[{"id": 7}, "x"]': ({"id": 7}, "x"),
     '[{"id": 7}]': [{"id": 7}],
     "2.5": 2.5,
+    '{"loss": "NaN", "é": ["-Infinity", 1e+300]}': {"loss": float("nan"), "é": (float("-inf"), 1e300)},
     "true": True,
     "null": None,
 }
