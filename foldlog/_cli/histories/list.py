@@ -132,20 +132,16 @@ def run(
     for each in filter(is_like_a_store, attributes or ()):
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
-    locked: dict[str, str] = {}
-    unpriced: list[set[str]] = []
-    own: list[str] = []
-    unknown = 0
+    aside = _Aside()
     with open_existing(db) as store:
-        figures = _figures(store, sort, prices) if sort in _FIGURES else {}
+        is_filtered = bool(attributes or match or after or to_be_resumed)
         rows: Iterator[ConversationRow] = listed(store)
-        if figures:
-            is_filtered = bool(attributes or match or after or to_be_resumed)
-            names = () if is_filtered else (name for name, figure in figures.items() if figure is None)
-            unknown = sum(every or not companion_of(name) for name in names)
+        if sort in _FIGURES and (figures := _figures(store, sort, prices)):
+            unknown = () if is_filtered else (name for name, figure in figures.items() if figure is None)
+            aside.unsorted = sum(every or not companion_of(name) for name in unknown)
             rows = _by_figure(store, figures, reverse=reverse, is_short=limit is not None and not is_filtered)
         if not every:
-            rows = _without_own(rows, own)
+            rows = aside.without_own(rows)
         if attributes:
             from foldlog._maintenance import ids_with  # which imports what writes audit databases
 
@@ -153,7 +149,7 @@ def run(
                 found = ids_with(store, pairs(attributes))
             rows = (row for row in rows if row.id in found)
         if match is not None:
-            rows = _matching(store, rows, match.lower(), locked)
+            rows = _matching(store, rows, match.lower(), aside)
         if after is not None:
             rows = (row for row in rows if row.updated_at >= after)
         if to_be_resumed:
@@ -165,60 +161,78 @@ def run(
         in_full = sizes and long is not False
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
-        rows = islice(rows, limit)
-        described = _described(store, locked, unpriced, prices, rows, sizes=sizes)
-        lines = ((one, 0) for one in described)
+        described = _described(store, aside, prices, islice(rows, limit), sizes=sizes)
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
             terminal.emit_list(ListDocument(db=db, conversations=streamed(described)))
-        elif page := list(islice(lines, _PAGE)):
-            if sort == "id" and not reverse and len(page) < _PAGE:
-                page = _as_tree([one for one, _ in page])
-            with paged():
-                cells = _long_cells if in_full else partial(_short_cells, sort)
-                print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
-        else:
+            return
+        if not _print(described, sort, is_tree=sort == "id" and not reverse, in_full=in_full):
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))
-    if as_json:
-        return None
-    if unknown:
-        terminal.note(f"{count(unknown, 'conversation')} cannot be sorted by {sort}: the last ones in either order")
-    if own:
-        terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
-    if locked:
-        problem = next(iter(locked.values()))
-        terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
-    if not (in_full or sort == "cost"):
-        return None
-    if named := [models for models in unpriced if models]:
-        models = ", ".join(sorted({terminal.printable(model) for each in named for model in each}))
-        what = f"{count(len(named), 'unknown cost')}: the models have no price"
-        terminal.note(f"{what} ({models}): {prices_hint()}")
-    if silent := len(unpriced) - len(named):
-        terminal.note(f"{count(silent, 'unknown cost')}: no call records model and usage")
-    return None
+    aside.say(sort, with_costs=in_full or sort == "cost")
 
 
-def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
-    """Yield the rows of conversations that no runtime keeps for itself. The ids of the others go to ``own``."""
-    for row in rows:
-        if companion_of(row.id):
-            own.append(row.id)
-        else:
-            yield row
+class _Aside:
+    """What a list leaves out or does not know, and says below its lines.
+
+    ``locked``    conversations whose figures need a key, with the problem
+    ``unpriced``  of each conversation of unknown cost: its models without a price
+    ``own``       the ids of those that runtimes keep for themselves
+    ``unsorted``  how many have no value of what the list is sorted by
+    """
+
+    def __init__(self) -> None:
+        self.locked: dict[str, str] = {}
+        self.unpriced: list[set[str]] = []
+        self.own: list[str] = []
+        self.unsorted = 0
+
+    def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
+        """Yield the rows of conversations that no runtime keeps for itself."""
+        for row in rows:
+            if companion_of(row.id):
+                self.own.append(row.id)
+            else:
+                yield row
+
+    def say(self, sort: str, *, with_costs: bool) -> None:
+        if self.unsorted:
+            what = count(self.unsorted, "conversation")
+            terminal.note(f"{what} cannot be sorted by {sort}: the last ones in either order")
+        if self.own:
+            terminal.note(f"{count(len(self.own), 'conversation')} that runtimes keep for themselves: --all shows them")
+        if self.locked:
+            problem = next(iter(self.locked.values()))
+            terminal.note(f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}")
+        if with_costs and (named := [models for models in self.unpriced if models]):
+            models = ", ".join(sorted({terminal.printable(model) for each in named for model in each}))
+            what = f"{count(len(named), 'unknown cost')}: the models have no price"
+            terminal.note(f"{what} ({models}): {prices_hint()}")
+        if with_costs and (silent := self.unpriced.count(set())):
+            terminal.note(f"{count(silent, 'unknown cost')}: no call records model and usage")
 
 
-def _matching(
-    store: Store, rows: Iterator[ConversationRow], text: str, locked: dict[str, str]
-) -> Iterator[ConversationRow]:
+def _print(described: Iterator[ConversationDocument], sort: str, *, is_tree: bool, in_full: bool) -> bool:
+    """Print the lines while they are read, a short list as a tree if asked. Return whether there are any."""
+    lines = ((one, 0) for one in described)
+    if not (page := list(islice(lines, _PAGE))):
+        return False
+    if is_tree and len(page) < _PAGE:
+        page = _as_tree([one for one, _ in page])
+    with paged():
+        cells = _long_cells if in_full else partial(_short_cells, sort)
+        print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
+    return True
+
+
+def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: _Aside) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
     from foldlog._reports.sums import KeptSums
 
     for row, one in KeptSums(store).of(rows, whole=False):
         more = one.overview
         if more.problem is not None and more.needs_key:
-            locked[row.id] = more.problem
+            aside.locked[row.id] = more.problem
         if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
             yield row
 
@@ -232,13 +246,7 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 
 def _described(
-    store: Store,
-    locked: dict[str, str],
-    unpriced: list[set[str]],
-    prices: Path | None,
-    rows: Iterable[ConversationRow],
-    *,
-    sizes: bool,
+    store: Store, aside: _Aside, prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
 ) -> Iterator[ConversationDocument]:
     from msgspec.structs import replace
 
@@ -252,7 +260,7 @@ def _described(
     for row, one in KeptSums(store).of(rows, whole=sizes):
         more, spent = one.overview, None
         if more.problem is not None and more.needs_key:
-            locked[row.id] = more.problem
+            aside.locked[row.id] = more.problem
         elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
         if sizes and one.is_sound and row.erased_at is None:
@@ -261,7 +269,7 @@ def _described(
                 priceable = (
                     each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
                 )
-                unpriced.append({*priceable} - {UNNAMED})
+                aside.unpriced.append({*priceable} - {UNNAMED})
         if sizes:
             yield replace(document_of(row, one), spent=spent)
         else:
