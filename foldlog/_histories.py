@@ -267,6 +267,7 @@ class Histories:
         after the others were imported.
         Durability: on disk when it returns. Cost: the records.
         """
+        from foldlog._formats.conversion import check_told
         from foldlog._importing import import_source
         from foldlog._importing.known import HeldTwice
         from foldlog._seen_files import SeenFiles
@@ -275,6 +276,7 @@ class Histories:
         format, prefix = check_text("format", format), check_text("prefix", prefix)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
+        check_told("findings", findings)
         seen = SeenFiles(self.store, format, prefix, conversation, below=[path])
         sources = open_sources([path], format, prefix=prefix, look=seen.look)
         if conversation is not None:

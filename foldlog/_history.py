@@ -165,11 +165,10 @@ class History:
         does not say so. Any history can be written as ``openai-chat``. Raises ``formats.UnknownFormat``, also where the
         history was imported from another format. Cost: its events; with ``view`` those of the View.
         """
-        if notes is not None and not callable(notes):
-            raise TypeError(f"notes is a function that is called with each note, such as print, not {notes!r}")
-        from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
+        from foldlog._formats.conversion import ANY_HISTORY, check_told, encode_standing, encode_view, format_of_history
         from foldlog._formats.record import INCOMPLETE
 
+        check_told("notes", notes)
         if notes is not None and (lacks := self.attributes().get(INCOMPLETE)):
             notes(f"incomplete: {lacks}; the export does not say so, and an import of it will not be marked")
         if view:

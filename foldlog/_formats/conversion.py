@@ -42,6 +42,12 @@ class OtherFormat(UnknownFormat):
         self.format = format
 
 
+def check_told(name: str, told: object) -> None:
+    """Raise ``TypeError`` for an argument that is to be called with each finding or note, and cannot be called."""
+    if told is not None and not callable(told):
+        raise TypeError(f"{name} is a function that is called with each of them, such as print, not {told!r}")
+
+
 def decode(
     records: Iterable[Any],
     format: str,
@@ -59,6 +65,7 @@ def decode(
     Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records. If the
     format looks ahead, there is one before it, and a one-shot iterator is read into memory.
     """
+    check_told("findings", findings)
     chosen, options = format_named(format), Options(as_history=as_history)
     ahead, records = tee(records) if iter(records) is records else (records, records)
     decoder = chosen.reader(ahead, options)
@@ -101,6 +108,7 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
     """
+    check_told("notes", notes)
     events = list(events)
     rewritings = [each for each in events if isinstance(each, Retraction) and is_rewriting(each)]
     return encode_standing(events, len(events), rewritings, format, notes)

@@ -20,7 +20,7 @@ from foldlog import (
     Observation,
 )
 from foldlog.eventstore import Origin
-from foldlog.formats import FORMATS
+from foldlog.formats import FORMATS, decode, encode
 
 SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
@@ -153,8 +153,14 @@ def test_an_export_is_the_conversation_as_it_stands():
     lost = "left out: {} taken back by retractions; 'foldlog log ID' shows them"
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        with pytest.raises(TypeError, match=r"notes is a function .* not \[\]"):
-            history.export(notes=[])
+        for wrong in (
+            lambda: history.export(notes=[]),
+            lambda: encode([], "openai-chat", notes=[]),
+            lambda: decode([], "openai-chat", findings=[]),
+            lambda: histories.import_(".", findings=[]),
+        ):
+            with pytest.raises(TypeError, match=r"(notes|findings) is a function .* not \[\]"):
+                wrong()
         history.append(said)
         history.retract(2)
         history.append(said[:1])
