@@ -7,7 +7,9 @@ The records, and the events that they become:
                                      environment; a developer's or the system's is a SystemMessage
         function_call, custom_tool_call, local_shell_call     Action
         function_call_output, custom_tool_call_output         Observation
+        agent_message                                         Message: one agent says it to another, as a user does
         reasoning, every other type                           Annotation
+    inter_agent_communication    the same, outside of the items
     session_meta, turn_context   SystemMessage where they bring instructions that were not said before, else Annotation
     compacted                    CondensationAction; the items of a replacement history are events before it
     event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping

@@ -104,6 +104,19 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(histories["c1"].events()) == shown(events)
 
 
+def test_what_another_agent_says_is_shown_and_begins_a_turn():
+    names = {"author": "/lead", "recipient": "/lead/w"}
+    secret = {"type": "encrypted_content", "encrypted_content": "gA"}
+    task = record("inter_agent_communication", {**names, "content": "count", "trigger_turn": True})
+    more = item("agent_message", **names, content=[{"type": "input_text", "text": "<a>now b</a>"}])
+    hidden = record("inter_agent_communication", {**names, "content": "", "encrypted_content": "gA"})
+    turns = [BASE, task, *said("1", role="assistant"), more, hidden, *said("2", role="assistant")]
+    assert shown(read(*turns)) == ["You are", "count", "1", "<a>now b</a>", (secret,), "2"]
+    back = record("event_msg", {"type": "thread_rolled_back", "num_turns": 2})
+    assert shown(read(*turns, back, *said("c"))) == ["You are", "count", "1", "c"]
+    assert shown(read(*turns, compacted("", more["payload"]))) == ["You are", "<a>now b</a>"]
+
+
 # -- compaction -------------------------------------------------------------------------------------------------------
 
 
