@@ -6,6 +6,8 @@ The entries, and the events that they become:
     message of a toolResult           Observation
     message of a bashExecution        Message from the environment, in the words that pi's model is told
     custom_message, branch_summary, and the same as a message   Message from the environment
+    message of a system               SystemMessage: first the prompt, then what changes in it
+    context_edit                      CondensationAction: an entry is left out, or other words take its place
     compaction                        CondensationAction: its model is sent the summary and what comes from
                                       ``firstKeptEntryId`` on, which may be before an earlier compaction
     every other type                  Annotation; the name in ``session_info`` is the title
@@ -20,12 +22,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from foldlog._formats.blocks import blocks_of, kind_of, said_in, thinking_of
+from msgspec.structs import replace
+
+from foldlog._formats.blocks import blocks_of, kind_of, said, said_in, texts_of, thinking_of
 from foldlog._formats.claude_code.writing import use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
+from foldlog._formats.messages import spoken
 from foldlog._formats.pairs import HELD_MAX, RepliesEncoder
-from foldlog._formats.record import has, member, text_or_empty, text_or_none, within
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
@@ -63,6 +68,7 @@ _SUMMED_UP = (
 )
 _CAME_BACK = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
 """The words in which pi tells its model a summary."""
+_PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
@@ -78,7 +84,7 @@ class _Place(NamedTuple):
 class PiDecoder(FollowingDecoder):
     """Entries of one session to events, of which the branch of the newest one is shown.
 
-    Of what is shown it knows the number of the entry; a summary has none, since pi never keeps it.
+    Of what is shown it knows the number of the entry. pi never keeps a summary, and always what the system says.
     """
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
@@ -87,11 +93,8 @@ class PiDecoder(FollowingDecoder):
         self._newest: _Place | None = None
         self._count = 0
 
-    def known(self, event: Event, read: RecordEvents | None) -> int:
-        return -1 if type(event) is CondensationAction else self._count
-
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        above, kind = self._followed(record), record["type"]
+        above, kind, read.known = self._followed(record), record["type"], self._count
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
@@ -130,6 +133,16 @@ class PiDecoder(FollowingDecoder):
         source: Source = "environment"
         content, summary = message.get("content"), message.get("summary")
         match message.get("role") if kind == "message" else kind:
+            case "system":
+                sections, read.known = filter(None, dict_or_empty(message.get("sections")).values()), _PROMPT
+                event = spoken("system", said([*said_in(content), *said_in([*sections])]))
+                tools = [{"type": "function", "function": each} for each in dicts_in(message.get("toolsAdded"))]
+                read.take(replace(event, tools=tuple(tools)))
+            case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
+                words, read.known = said(said_in(within(message, "replacement", "content"))), edited.number
+                if read.known in (numbers := [number for _, number in self.shown.all()]):
+                    place = numbers.index(read.known)
+                    read.condense(read.known.__ne__, "\n".join(texts_of(words)), offset=place)
             case "compaction" if type(summary) is str:
                 self._read_compaction(read, message, above)
             case "toolResult":
@@ -172,7 +185,9 @@ class PiDecoder(FollowingDecoder):
             place = place.above
         first = self._count if place is None else place.number
         tokens = {"tokens_before": tokens} if type(tokens := record.get("tokensBefore")) is int else {}
-        read.condense(lambda number: number >= first, _SUMMED_UP.format(record["summary"]), tokens, offset=0)
+        kept = [number for _, number in self.shown.all() if number >= first]
+        prompts, read.known = next((n for n, each in enumerate(kept) if each != _PROMPT), len(kept)), -1
+        read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:

@@ -58,6 +58,25 @@ def test_entries_of_version_1_have_no_ids_and_count_lines():
     assert detect([head, *plain]) == "pi"
 
 
+def test_what_the_system_says_stays_and_an_edit_takes_the_place_of_an_entry():
+    told = {"role": "system", "content": [{"type": "text", "text": "You are pi."}]}
+    prompt = entry("message", "s", None, message={**told, "sections": {"b": "# B"}, "toolsAdded": [{"name": "ls"}]})
+    more = entry("message", "t", "c", message={"role": "system", "content": "", "sections": {"b": None, "d": "# D"}})
+    edits = [
+        entry("context_edit", "e", "t", targetId="c", replacement={"content": [{"type": "text", "text": "cut"}]}),
+        entry("context_edit", "f", "e", targetId="b", replacement=None),
+        entry("context_edit", "g", "f", targetId="none", replacement=None),
+    ]
+    entries = [HEAD, prompt, user("a", "s"), agent("b", "a"), user("c", "b"), more, *edits, agent("h", "g")]
+    system = "You are pi.# B"
+    events = read(*entries)
+    assert events[1].tools == ({"type": "function", "function": {"name": "ls"}},)
+    assert shown(events) == [system, "a?", "cut", "# D", "h."]
+    assert shown(read(*entries, compaction("i", "h", "c"))) == [system, "sum i", "cut", "# D", "h."]
+    assert shown(read(*entries, compaction("i", "h", "h"))) == [system, "# D", "sum i", "h."]
+    assert shown(read(*entries, user("i", "t"))) == [system, "a?", "b.", "c?", "# D", "i?"]
+
+
 def test_usage_is_that_of_each_response_and_summary():
     usage = {"input": 5, "output": 40, "cacheRead": 300, "cacheWrite": 20, "cost": {"total": 0.004}}
     hostile = [agent("x", "c", usage=7), agent("y", "x", usage={"input": "1", "cost": 3})]
