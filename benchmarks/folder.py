@@ -141,7 +141,8 @@ def timed(arguments: Sequence[str]) -> tuple[float, float]:
     """Run a command of ours. Return the seconds of CPU, and by the clock."""
     begun = time.perf_counter()
     before = _of_children()
-    process = Popen([sys.executable, "-m", "foldlog", *arguments], stdout=DEVNULL, stderr=DEVNULL)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = Popen([sys.executable, "-m", "foldlog", *arguments], stdout=DEVNULL, stderr=DEVNULL, env=environment)
     if process.wait() != 0:
         raise SystemExit(f"foldlog {' '.join(arguments)} ended with status {process.returncode}")
     return _of_children() - before, time.perf_counter() - begun
