@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
@@ -17,9 +16,16 @@ from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import chosen, events_total, open_existing, whole
-from foldlog._documents import AuditDocument, AuditedDocument, DamagedDocument, ProblemDocument, RevisionDocument
+from foldlog._documents import (
+    AddedDocument,
+    AuditDocument,
+    AuditedDocument,
+    DamagedDocument,
+    ProblemDocument,
+    RevisionDocument,
+)
 from foldlog._words.gist import count
-from foldlog.eventstore import EventStoreError
+from foldlog.eventstore import EventStoreError, Store
 from foldlog.projections import Views, audit
 
 _DESCRIBED_EVERY_S = 2.0
@@ -62,67 +68,77 @@ def run(
         return
     from foldlog._reports.audit_file import check_target
 
-    findings: list[str] = []
-    reached = deque[str](maxlen=1)
-    unread: list[ProblemDocument] = []
+    results: dict[str, AuditedDocument | EventStoreError] = {}
+    last = ""
     with open_existing(db) as store, terminal.working("auditing", "events") as update:
         conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
         if to is not None:
             check_target(store, to, conversations)
-        views = Views(store)
-
-        def audited() -> Iterator[AuditedDocument]:
-            for name in conversations or dropwhile(lambda name: name < start, chosen(store, None)):
-                reached.append(name)
-                update(description=terminal.typed_id(name))
-                try:
-                    if repair:
-                        views.rebuild(name)
-                    done = audit(store, name, lambda done, of: update(completed=done, total=of))
-                except EventStoreError as error:
-                    unread.append(ProblemDocument(conversation=name, problem=str(error)))
-                    findings.append(terminal.about(name, str(error)))
-                    continue
-                findings.extend(
-                    f"conversation {name!r}, revision of version {each.version}: {each.problem}"
-                    for each in done.findings
-                )
-                yield AuditedDocument.of(
-                    done, conversation=name, findings=tuple(map(RevisionDocument.of, done.findings))
-                )
-
+        views = Views(store) if repair else None
         try:
-            audits = list(audited())
+            for last in conversations or dropwhile(lambda name: name < start, chosen(store, None)):
+                update(description=terminal.typed_id(last))
+                results[last] = _audited(store, views, last, lambda done, of: update(completed=done, total=of))
         except BaseException:
-            if reached and not conversations:
+            if last and not conversations:
                 goes_on = ("--repair",) * repair
-                terminal.note(f"it ended early; '{command('audit', *goes_on, '--from', reached[-1])}' goes on")
-            for finding in findings:
-                terminal.warn(finding)
+                terminal.note(f"it ended early; '{command('audit', *goes_on, '--from', last)}' goes on")
+            _warn_of(results)
             raise
-        updated = None
+        added = None
         if to is not None:
             from foldlog._reports.audit_database import update as add_to
 
             total = None if to.exists() else events_total(store, conversations)  # only new events are added to a file
             update(description=str(to), completed=0, total=total)
-            updated = add_to(store, to, conversations, lambda events: update(advance=events))
-    revisions, wrong = (sum(one.revisions for one in audits), sum(len(one.findings) for one in audits))
+            added = add_to(store, to, conversations, lambda events: update(advance=events))
+    audits = tuple(one for one in results.values() if isinstance(one, AuditedDocument))
+    unread = {name: str(one) for name, one in results.items() if isinstance(one, EventStoreError)}
+    problems = tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in unread.items())
+    document = AuditDocument(conversations=audits, unread=problems, added=added or UNSET)
+    terminal.answer(document, _summary(audits, len(problems), added))
+    _warn_of(results)
+    if added is not None and added.rebuilt:
+        terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
+    _warn_of_damaged(to, () if added is None else added.damaged)
+
+
+def _audited(
+    store: Store, views: Views | None, name: str, on_progress: Callable[[int, int], None]
+) -> AuditedDocument | EventStoreError:
+    """Compare the revisions of a conversation with its log, after ``views`` has rebuilt them. Return the error if it
+    cannot be read to the end.
+    """
+    try:
+        if views is not None:
+            views.rebuild(name)
+        done = audit(store, name, on_progress)
+    except EventStoreError as error:
+        return error
+    return AuditedDocument.of(done, conversation=name, findings=tuple(map(RevisionDocument.of, done.findings)))
+
+
+def _summary(audits: Sequence[AuditedDocument], unread: int, added: AddedDocument | None) -> str:
+    revisions, wrong = sum(one.revisions for one in audits), sum(len(one.findings) for one in audits)
     verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
     if unread:
-        of = f"{count(len(unread), 'conversation')} not read to the end, named below"
+        of = f"{count(unread, 'conversation')} not read to the end, named below"
         verdict = f"{verdict if revisions else 'none compared'}; {of}"
     told = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
-    if updated is not None:
-        events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
-        of = count(updated.conversations, "conversation")
-        told += f"\naudit database: {events} and {condensations} added, of {of}"
-    terminal.answer(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=updated or UNSET), told)
-    for finding in findings:
-        terminal.warn(finding)
-    if updated is not None and updated.rebuilt:
-        terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
-    _warn_of_damaged(to, () if updated is None else updated.damaged)
+    if added is None:
+        return told
+    events, condensations = count(added.events, "event"), count(added.condensations, "condensation")
+    of = count(added.conversations, "conversation")
+    return f"{told}\naudit database: {events} and {condensations} added, of {of}"
+
+
+def _warn_of(results: Mapping[str, AuditedDocument | EventStoreError]) -> None:
+    for name, one in results.items():
+        if isinstance(one, EventStoreError):
+            terminal.warn(terminal.about(name, str(one)))
+            continue
+        for each in one.findings:
+            terminal.warn(f"conversation {name!r}, revision of version {each.version}: {each.problem}")
 
 
 def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> None:
