@@ -21,7 +21,7 @@ from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, is_same, joined, mended
-from foldlog.eventstore import Annotation, Event, InvalidArgument
+from foldlog.eventstore import Action, Annotation, Event, InvalidArgument, Observation
 from foldlog.eventstore.codec import Encoded
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -171,8 +171,10 @@ def _is_readable(located: Located) -> bool:
 
 
 def _is_sent(event: Event) -> bool:
-    """Return whether a View shows words or a call to a model."""
-    says = event.shown and not isinstance(event, Annotation)
+    """Return whether a View shows words, or a result: it shows a call only with that."""
+    if isinstance(event, Observation):
+        return event.shown and event.cause is not None
+    says = event.shown and not isinstance(event, Annotation | Action)
     return says and not (hasattr(event, "content") and is_blank(event.content))
 
 

@@ -276,6 +276,8 @@ def test_the_last_line_counts_as_the_lines_above_say(foldlog, tmp_path):
         ("claude-code", {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}),
         ("openai-chat", {"role": "user", "content": " "}),
         ("openai-responses", {"type": "reasoning", "summary": []}),
+        ("openai-chat", {"role": "tool", "tool_call_id": "k1", "content": "9 km"}),
+        ("openhands-v0", {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls"}}),
     ],
 )
 def test_a_history_of_which_nothing_can_be_sent_is_a_finding(format, record, tmp_path):

@@ -49,7 +49,7 @@ def test_other_processes_read_the_same_events_and_findings(tmp_path: Path, read_
     said = [json.dumps({"role": role, "content": "hi"}) for role in ("user", "assistant")]
     (tmp_path / "a.jsonl").write_text("\n".join([*said, "{broken"]))
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"n": "VALUE"}}}
-    text = json.dumps([{"role": "assistant", "tool_calls": [call]}])
+    text = json.dumps([{"role": "assistant", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}])
     for value in ("NaN", "1.0", "18446744073709551615", "18446744073709551616", r'"\ud800"'):
         (tmp_path / f"{len(list(tmp_path.iterdir()))}.json").write_text(text.replace('"VALUE"', value))
     sources = open_sources([SAMPLE, tmp_path])
