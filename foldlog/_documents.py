@@ -46,7 +46,8 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     without those that an import took back. What ``condensations`` saved and cost: see ``SavingsDocument``.
 
     ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
-    event does not say.
+    event does not say. ``errors`` is a lower bound where there are ``unmarked`` results: their source does not say
+    which are errors.
     """
 
     created_at: str
@@ -70,6 +71,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
     errors: int | UnsetType | None = UNSET
+    unmarked: int | UnsetType = UNSET
     tokens_saved: int | UnsetType | None = UNSET
     cost: float | UnsetType | None = UNSET
     costs_recorded: int | UnsetType = UNSET
@@ -1041,13 +1043,15 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 class StatsDocument(Document, frozen=True, kw_only=True):
     """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``.
-    ``errors`` is None where no source says which observations are errors.
+    ``errors`` is None where no source says which observations are errors, and a lower bound where some ``unmarked`` are
+    of sources that do not say it, or with ``findings``.
     """
 
     conversation: str | UnsetType = UNSET
     conversations: int
     events: dict[str, int]
     errors: int | None
+    unmarked: int
     first_at: str | None
     last_at: str | None
     tools: dict[str, ToolDocument]

@@ -28,7 +28,8 @@ class Counts(Struct):
     ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
     names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
     on no day. ``marked`` are results of which is known whether they are errors. ``unmarked`` are those of sources that
-    mark none, where a user's message may be one. ``findings`` name events that could not be read: they are not counted.
+    mark none, and ``words`` what users said there, which may be one; of several conversations the words count among
+    them where one has no other results. ``findings`` name events that could not be read: they are not counted.
     ``waiting`` are the tools of a conversation's calls without a result, in order, by their ids: of sources whose
     results do not name them.
     """
@@ -42,6 +43,7 @@ class Counts(Struct):
     last_at: datetime | None = None
     marked: int = 0
     unmarked: int = 0
+    words: int = 0
     waiting: dict[str, list[str]] = {}
     findings: list[str] = []
 
@@ -49,13 +51,14 @@ class Counts(Struct):
     def errors(self) -> int | None:
         """Observations that are errors; None where no source says which are."""
         errors = self.events.get("error", 0)
-        return None if self.unmarked and not self.marked and not errors else errors
+        return None if self.unmarked + self.words and not self.marked and not errors else errors
 
     def add(self, other: Counts) -> None:
         """Add the figures of other conversations."""
         self.conversations += other.conversations
         self.findings += other.findings
-        self.marked, self.unmarked = self.marked + other.marked, self.unmarked + other.unmarked
+        self.marked += other.marked
+        self.unmarked += other.unmarked + (other.words if other.errors is None else 0)
         for name in ("events", "tools", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
         self._happened(other.first_at)
@@ -100,8 +103,10 @@ class Counts(Struct):
             of, ends = event.origin, type(event) is Observation and "exit_code" in event.extras
             if of is None or ends or known_format(of.format, lambda one: one.marks_errors) is not False:
                 self.marked += kind != "user"
-            else:
+            elif type(event) is Observation:
                 self.unmarked += 1
+            else:
+                self.words += 1
         elif type(event) is CondensationAction:
             made, declined = is_made(event), is_declined(event)
             if made or declined:

@@ -43,7 +43,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 26
+SUMS = "sums", 27
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 102
@@ -316,7 +316,7 @@ def document_of(row: ConversationRow, one: Sums) -> ConversationDocument:
     told: dict[str, Any] = {**one.overview._asdict(), "errors": None, "condensations": None}
     if row.erased_at is None:
         saved = asdict(one.saved()) | ({} if one.is_sound else {"condensations": None})
-        told |= saved | {"errors": one.errors, "open_ms": one.open_ms}
+        told |= saved | {"errors": one.errors, "unmarked": one.counts.unmarked, "open_ms": one.open_ms}
     return ConversationDocument.of_row(row, **told)
 
 
@@ -381,7 +381,9 @@ def sums_of(
     if not whole or found.overview.needs_key:
         return found
     found, _ = counted_on(store, views, row, found, count=count, on_events=on_events)
-    if found.is_sound and found.counts.last_at is not None:
+    if found.counts.findings:
+        found.overview = found.overview._replace(problem=found.overview.problem or found.counts.findings[0])
+    elif found.is_sound and found.counts.last_at is not None:
         found.overview = found.overview._replace(last_event_at=found.counts.last_at.isoformat())
     return found
 

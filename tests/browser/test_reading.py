@@ -198,6 +198,7 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
         assert {
             each[-1] for each in re.findall(r"(?m)^(.*?)(?:events|tokens sent now|tokens saved)$", "\n".join(told))
         } == {"+"}
+        assert page.ask("document.querySelector('.reasons .figure').textContent").endswith("+")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -77,22 +77,32 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
         histories["asked"].append(Message(source="user", content="", origin=Origin(format="codex")))
         histories["pasted"].append(Message(source="user", content="127", origin=Origin(format="openai-chat")))
         histories["told"].append([replace(said, origin=Origin(format="swe-agent")), replace(said, is_error=True)])
+        task = Message(source="user", content="do", origin=Origin(format="swe-agent"))
+        histories["mini"].append([task, replace(said, is_error=True, origin=Origin(format="swe-agent"))])
         stats = {row.id: histories[row.id].stats() for row in histories.store.iter_conversations()}
     assert {name: each.errors for name, each in stats.items()} == {
         **dict.fromkeys(("swe-agent", "text", "pasted")),
         **dict.fromkeys(("codex", "none of ours", "asked"), 0),
-        "told": 1,
+        **dict.fromkeys(("told", "mini"), 1),
     }
     document = foldlog("stats", "swe-agent", "--json").document
     assert (document["errors"], document["tools"]["run"]["errors"]) == (None, None)
     assert foldlog("stats", "text").out.startswith("text: 1 event, errors unknown, ")
+    for several, errors in (
+        ("told", "1+ error"),
+        ("mini codex", "1 error"),
+        ("mini text", "1+ error"),
+        ("codex pasted", "0+ errors"),
+    ):
+        assert f" events, {errors}, " in foldlog("stats", *several.split()).out
+    assert re.findall(r"(?m)^(told|mini) .* (1\+?) ", foldlog("list", "--long").out) == [("mini", "1"), ("told", "1+")]
     assert [run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]] == [None, 1]
     assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
     listed = foldlog("list", "--long", "--json").document["conversations"]
     assert {row["conversation"]: row["errors"] for row in listed} == {name: one.errors for name, one in stats.items()}
     assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2  # its errors, and its cost
     ordered = foldlog("list", "--sort", "errors", "--json").document["conversations"]
-    assert [row["errors"] for row in ordered] == [0, 0, 0, 1, None, None, None]
+    assert [row["errors"] for row in ordered] == [0, 0, 0, 1, 1, None, None, None]
 
 
 def test_condensations_are_counted_by_strategy():

@@ -131,6 +131,17 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
     assert not any(row["bytes_pending"] for row in foldlog("list", "--json").document["conversations"])
 
 
+def test_figures_name_a_damaged_event_that_no_view_shows(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
+        opened.register(Views(opened))  # then only what it shows is read for the View
+        opened.append("c", [Message(source="user", content=f"{n}") for n in range(180)], expected_version=0)
+        opened.append("c", CondensationAction(forgotten_event_ids=tuple(range(60, 120))), expected_version=180)
+    spoil(tmp_path / "foldlog.db", 90)
+    for command in ("list --long", "stats"):
+        ran = foldlog(*command.split())
+        assert (ran.status, "conversation 'c', event 90: its checksum" in ran.err) == (1, True)
+
+
 def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
     before = heads_of(store)
     spoil(store)

@@ -358,8 +358,10 @@ def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
 _NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
 _ACTIVITY = Column("last activity (UTC)", marks={_NAIVE: f"{_NAIVE} its source names no zone"}, may_go=True)
 _SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
-_ERRORS, _SENT, _TOKENS, _CONDENSED = (
-    Column(heading, "right", may_go=True) for heading in ("errors", "sent+sum.", "≈ tokens", "condensed")
+_UNMARKED = {"+": "+ at least: the source of some results does not say whether they are errors"}
+_ERRORS = Column("errors", "right", marks=_UNMARKED, may_go=True)
+_SENT, _TOKENS, _CONDENSED = (
+    Column(heading, "right", may_go=True) for heading in ("sent+sum.", "≈ tokens", "condensed")
 )
 _SPENT = Column("tokens spent", "right", marks=TOKENS, may_go=True)
 _LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
@@ -393,7 +395,7 @@ def _long_cells(line: _Line) -> list[str]:
         tokens = tokens_words(one.spent.tokens, one.spent)
     counted = (one.errors, one.tokens, one.condensations) if one.spent else (None, one.tokens, None)
     errors, *figures = ("" if each is None else f"{each:,}" for each in counted)
-    errors = "unknown" if one.spent and one.errors is None else errors
+    errors = "unknown" if one.spent and one.errors is None else f"{errors}+" if errors and one.unmarked else errors
     activity, below = _last_cells(line)
     return [*_name_cells(line), activity, errors, sent, *figures, tokens, cost, below]
 

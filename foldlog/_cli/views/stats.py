@@ -68,7 +68,9 @@ def _show(stats: Stats, title: str) -> None:
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
-    errors = ", errors unknown" if stats.errors is None else f", {count(stats.errors, 'error')}" if stats.errors else ""
+    some = "+" if stats.unmarked or stats.findings else ""
+    known = f", {_errors(stats.errors, some)}" if stats.errors or some else ""
+    errors = ", errors unknown" if stats.errors is None else known
     name = terminal.printable(title, one_line=True)
     console.print(
         Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors}{when}", style="bold"),
@@ -78,7 +80,7 @@ def _show(stats: Stats, title: str) -> None:
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
         "calls by tool",
-        [(tool, one.calls, count(one.errors, "error") if one.errors else "") for tool, one in tools[:_TOOLS]],
+        [(tool, one.calls, _errors(one.errors, some) if one.errors else "") for tool, one in tools[:_TOOLS]],
         left_out=len(tools) - _TOOLS,
     )
     if len(stats.days) > 1:
@@ -87,6 +89,11 @@ def _show(stats: Stats, title: str) -> None:
     _show_models(stats)
     _show_condensations(stats)
     _show_view(stats)
+
+
+def _errors(number: int | None, some: str) -> str:
+    """Return ``2 errors``, with + for ``some`` of which it is not known."""
+    return count(number or 0, "error").replace(" ", f"{some} ")
 
 
 def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:

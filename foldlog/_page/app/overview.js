@@ -12,7 +12,7 @@ const COLUMNS = [
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
-  ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors"],
+  ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors; + where the source of some marks none"],
   ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table, + where some are not known"],
   ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last. * its source names no zone"],
 ];
@@ -145,7 +145,8 @@ export class Overview {
     const { condensations, costs_recorded: priced, conversations, counted, needs_key: locked } = fleet;
     const counting = counted < conversations;
     // A figure that reads conversations is not final while some are not counted.
-    const soFar = (name, value, title) => tile(name, locked && /\d/.test(value) && !value.endsWith("+") ? `${value}+` : value, title, counting);
+    const some = (value) => (locked && /\d/.test(value) && !value.endsWith("+") ? `${value}+` : value);
+    const soFar = (name, value, title) => tile(name, some(value), title, counting);
     const spent = { ...fleet.spent, calls: fleet.spent.calls + locked };  // a conversation without its key may have calls
     const most = Math.max(1, ...fleet.reasons.map((each) => each.tokens_saved ?? 0));
     const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
@@ -172,7 +173,7 @@ export class Overview {
       this.panels,
       el("div", { class: "panel" }, heading("Tokens saved by reason"),
         ...(fleet.reasons.length
-          ? [el("dl", { class: "meters reasons" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, this.saved(each)))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
+          ? [el("dl", { class: "meters reasons" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, some(this.saved(each))))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
           : [el("p", { class: "soft" }, "No condensation yet.")])),
       el("div", { class: "panel" }, heading("Slowest Views to open"),
         fleet.slowest.length
@@ -327,7 +328,7 @@ export class Overview {
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
-      cell("errors", figure(one.errors, grouped), one.errors === 1 ? "error" : "errors"),
+      cell("errors", figure(one.errors, grouped) + (one.errors !== null && one.unmarked ? "+" : ""), one.errors === 1 ? "error" : "errors"),
       el("span", { class: "cell c-cost", title: tokensSpent(one.spent) ?? "Tokens spent are not known" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
       el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
