@@ -28,6 +28,7 @@ from foldlog.projections import Views
 WORDS_MAX = 200
 _NAMED_MAX = 20
 """A question names this many conversations."""
+_SUB_AGENT = "sub-agent "
 
 
 def run(
@@ -88,48 +89,51 @@ def run(
             dry_run=dry_run,
         )
         gone: list[ConversationRow] = []
-        stay: list[tuple[ConversationRow, str]] = []
+        stay: list[ProblemDocument] = []
         with terminal.working("looking" if dry_run else "erasing", "conversations", len(rows)) as update:
             for row, error in work:
                 if error is None:
                     gone.append(row)
                 else:
-                    stay.append((row, _problem(error)))
+                    stay.append(ProblemDocument(conversation=row.id, problem=_problem(error)))
                 update(advance=1)
         if not gone and stay and before is None:
-            raise Refused("; ".join(problem for _, problem in stay))
+            raise Refused("; ".join(one.problem for one in stay))
         is_pending = False
         if gone and not dry_run:
             done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
             is_pending = bytes_stay_pending(store, done, no_vacuum=no_vacuum)
             gone = [row._replace(bytes_pending=is_pending) for row in gone]
         remedy = bytes_pending_words(store, "it")
-    went = {f"{what} {row.id}" for row in gone for what in ("companion", "sub-agent")}  # after those that named them
-    unconfirmed = [name for row in gone for name in row.unconfirmed if name not in went]
-    events = sum(row.version for row in gone)
-    document = ErasedDocument(
-        conversations=tuple(map(ConversationDocument.of_row, gone)),
-        events=events,
-        stay=tuple(ProblemDocument(conversation=row.id, problem=problem) for row, problem in stay),
-        holders=tuple(dict.fromkeys(unconfirmed)),
-    )
+    document = _document(gone, stay)
     told = list(map(_account, gone))
     if where and not (rows or conversations):
         told.append(f"None has {terminal.printable(', '.join(where), one_line=True)}")
     elif len(gone) != 1:
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
-        told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
+        told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
     terminal.answer(document, "\n".join(told))
-    for _, problem in stay:
-        (terminal.warn if before is None else terminal.note)(problem)
+    for one in stay:
+        (terminal.warn if before is None else terminal.note)(one.problem)
     if is_pending:
         terminal.note(f"bytes pending: {remedy}")
-    if agents := [name.removeprefix("sub-agent ") for name in unconfirmed if name.startswith("sub-agent ")]:
-        remedy = command("erase", *agents, "--reason", reason)
+    agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
+    if agents:
+        remedy = command("erase", *(name.removeprefix(_SUB_AGENT) for name in agents), "--reason", reason)
         them = "the conversation of a sub-agent stays" if len(agents) == 1 else f"{len(agents)} of sub-agents stay"
         terminal.note(f"{them}, and may hold the content; to erase them too: '{remedy}'")
     if not dry_run:
-        warn_of_unconfirmed((name for name in unconfirmed if not name.startswith("sub-agent ")), "erasure")
+        warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
+
+
+def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
+    went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}  # after those that named them
+    return ErasedDocument(
+        conversations=tuple(map(ConversationDocument.of_row, gone)),
+        events=sum(row.version for row in gone),
+        stay=tuple(stay),
+        holders=tuple(dict.fromkeys(name for row in gone for name in row.unconfirmed if name not in went)),
+    )
 
 
 def selected(
@@ -170,20 +174,17 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
     for name in dict.fromkeys(unconfirmed):
         if name.startswith("conversation "):
             terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
-            continue
-        if name.startswith("companion "):
+        elif name.startswith("companion "):
             terminal.warn(f"what its runtime keeps beside it may still hold the content, until that is erased: {name}")
-            continue
-        if is_a_copy(name):
+        elif is_a_copy(name):
             file = "a file in this folder" if name.startswith("imported folder ") else "a file"
             terminal.note(f"{file} may still hold the content, until it is deleted: {name}")
-            continue
-        path = path_in(name)
-        remedy = f"run '{command('audit', '--to', path)}'" if path else "let it follow the store"
-        terminal.warn(
-            f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; {remedy}, "
-            f"then run the same command again to ask again"
-        )
+        else:
+            remedy = f"run '{command('audit', '--to', path)}'" if (path := path_in(name)) else "let it follow the store"
+            terminal.warn(
+                f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; "
+                f"{remedy}, then run the same command again to ask again"
+            )
 
 
 def _ask(store: Store, rows: Sequence[ConversationRow]) -> None:
@@ -192,8 +193,8 @@ def _ask(store: Store, rows: Sequence[ConversationRow]) -> None:
     shown = [_shown(store, row) for row in rows[:_NAMED_MAX]]
     more = [f"… and {len(rows) - _NAMED_MAX:,} more"] if len(rows) > _NAMED_MAX else []
     of = f"conversation {rows[0].id!r}" if len(rows) == 1 else f"each of {len(rows):,} conversations"
-    it = "it" if len(rows) == 1 else "them"
     if rows:
+        it = "it" if len(rows) == 1 else "them"
         question = f"Erase {it} for good? Nothing brings {it} back."
         terminal.confirm("erase", "erased", "\n".join([*shown, *more]), question, of)
 
