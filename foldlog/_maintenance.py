@@ -241,15 +241,9 @@ def erased(
     if with_forks and detach_forks:
         raise InvalidArgument("with_forks and detach_forks: forks are either erased or kept; give one of the two")
     known, gone = {row.id: row for row in rows}, set[str]()
-
-    def depth(row: ConversationRow) -> int:
-        deep = 0
-        while row.parent in known:
-            row, deep = known[row.parent], deep + 1
-        return deep
-
     alone = (row for row in known.values() if companion_of(row.id) not in known)
-    left = sorted(alone, key=lambda row: (depth(row), row.created_at))
+    left = sorted(alone, key=lambda row: (_depth(row, known), row.created_at))
+    erase_one = partial(erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks)
     with KeptSums(store).put_back():
         while left:
             row = left.pop()
@@ -258,43 +252,43 @@ def erased(
             forks = and_forks(store, [row], gone)[:0:-1]
             sources = source_files(store, [row, *forks])
             origins = forked_from(store, row.id)
-            tombstone = row
+            its = [*forks, row] if with_forks else [row]
             try:
                 if not dry_run:
-                    note_sources(store, [row, *forks] if with_forks else [row])
-                    tombstone = erase.erase(
-                        store,
-                        row.id,
-                        reason=reason,
-                        complete=False,
-                        with_forks=with_forks,
-                        detach_forks=detach_forks,
-                        expected=(expected or {}).get(row.id),
-                    )
+                    note_sources(store, its)
+                    tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
+                    its = [store.conversation(each.id) for each in its[:-1]]
+                    its = [*(each for each in its if each.erased_at is not None), tombstone]  # others were detached
                 elif forks and not (with_forks or detach_forks):
                     raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
             except (ConversationHasForks, VersionConflict) as error:
                 yield row, error
                 continue
-            tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
-            its = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
             if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
                 for fork in forks:
                     keep_source(store, fork.id, sorted({*sources.get(fork.id, ()), *sources[row.id]}))
-            gone |= {each.id for each in (*its, tombstone)}
-            beside = companions(store, *(each.id for each in (*its, tombstone)))
+            gone |= {each.id for each in its}
+            beside = companions(store, *(each.id for each in its))
             left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
-            kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
-            agents = tuple(f"sub-agent {name}" for name in sub_agents(store, row.id))
-            tombstone = tombstone._replace(unconfirmed=(*kept, *agents, *tombstone.unconfirmed))
+            kept = [f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None]
+            agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
+            its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
             index = () if dry_run else still_in_index(store)
-            for each in (*its, tombstone):
+            for each in its:
                 names = each.unconfirmed
                 if not dry_run:
                     names = (*holders(store, names, {each.id}, sources.get(each.id, ())), *index)
                 yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         cleared(store)
+
+
+def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
+    """Return how many of the conversations that a fork was begun from are known, one above the other."""
+    depth = 0
+    while row.parent in known:
+        row, depth = known[row.parent], depth + 1
+    return depth
 
 
 def redacted(
