@@ -12,7 +12,7 @@ from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, listed, open_existing, open_or_create, resolved
 from foldlog._documents import CopiedDocument, ProblemDocument
-from foldlog._maintenance import Maintenance
+from foldlog._maintenance import Maintenance, Moved, UnequalConversation
 from foldlog._words.gist import count
 from foldlog.eventstore import without_password
 
@@ -40,47 +40,42 @@ def run(
     """
     if source == target:
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
-    events = tombstones = already = 0
-    copied, problems = set[str](), []
+    copied, failed = list[Moved](), list[Moved]()
     with (
         open_existing(source, "name the store to copy as FROM") as ours,
         open_or_create(target, may_be_empty=True) as theirs,
     ):
         use_store(source)
-        target_care = Maintenance(theirs)
+        care = Maintenance(theirs)
         names = [resolved(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
-            for moved in target_care.copy_from(ours, *names, jobs=jobs):
-                already += moved.added == moved.tombstones == 0 and moved.problem is None
-                events += moved.added
-                tombstones += moved.tombstones
+            for moved in care.copy_from(ours, *names, jobs=jobs):
                 update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
-                if moved.problem is None:
-                    copied.add(moved.conversation)
-                else:
-                    problems.append((moved.conversation, moved.problem))
-        differences = list(target_care.differences_from(ours, *names))
-        forks = sum(row.parent is not None and row.erased_at is None and row.id in copied for row in listed(ours))
-    behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
-    problems += [
-        (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
-    ]
+                (copied if moved.problem is None else failed).append(moved)
+        known = {one.conversation for one in failed}
+        unequal = [one for one in care.differences_from(ours, *names) if one.conversation not in known]
+        there = {one.conversation for one in copied}
+        forks = sum(row.parent is not None and row.erased_at is None and row.id in there for row in listed(ours))
+    behind = [one.conversation for one in unequal if one.behind]
+    problems: list[Moved | UnequalConversation] = [*failed, *(one for one in unequal if not one.behind)]
     document = CopiedDocument(
-        conversations=len(copied),
-        already_there=already,
-        events=events,
-        tombstones=tombstones,
+        conversations=len(there),
+        already_there=sum(one.added == one.tombstones == 0 for one in copied),
+        events=sum(one.added for one in (*copied, *failed)),
+        tombstones=sum(one.tombstones for one in (*copied, *failed)),
         grown_since=tuple(behind),
-        findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
+        findings=tuple(map(ProblemDocument.of, problems)),
     )
-    added = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
-    told = f"{added} copied, of {count(len(copied), 'conversation')} ({already:,} had nothing new)"
+    added = count(document.events, "event")
+    added += f" and {count(document.tombstones, 'tombstone')}" if document.tombstones else ""
+    told = f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had nothing new)"
     if behind:
         told += f"\n{count(len(behind), 'conversation')} grew during the copy: run it again"
     terminal.answer(document, told if problems or behind else f"{told}; heads are equal")
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
-    for name, problem in problems:
+    for one in problems:
+        problem = terminal.about(one.conversation, one.problem or "")
         other = "; copy it to another store, or export it and import it with --prefix"
-        terminal.warn(terminal.about(name, problem) + (other if problem.endswith("another conversation") else ""))
+        terminal.warn(problem + (other if problem.endswith("another conversation") else ""))
