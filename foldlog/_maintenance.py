@@ -292,13 +292,7 @@ def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
 
 
 def redacted(
-    store: Store,
-    conversation: str,
-    event_ids: Sequence[int],
-    *,
-    reason: str,
-    by: str | None,
-    with_summaries: bool,
+    store: Store, conversation: str, event_ids: Sequence[int], *, reason: str, by: str | None, with_summaries: bool
 ) -> RedactionReceipt:
     """Redact events, with all that may repeat their content: see ``History.redact``. The caller removes the content
     from the search index.
@@ -310,7 +304,7 @@ def redacted(
         conversation: [event for each in own_ids if each >= 0 for event in store.events(conversation, each, each + 1)]
     }
     of_records: dict[tuple[str, int], list[Event]] = {}
-    options: Any = {"reason": reason, "by": by, "complete": False}
+    redact_with = partial(redact.redact, store, conversation, event_ids[0], reason=reason, by=by, complete=False)
     receipt: RedactionReceipt | None = None
     chosen: set[tuple[str, int]] = set()
     while True:  # until others have appended nothing that has to go too
@@ -327,18 +321,15 @@ def redacted(
             with suppress(ConversationErased):  # since it was found
                 touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
         sources = source_files(store, [*map(store.conversation, sorted(touched))])
-        before = receipt
         others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in own_ids)]
-        receipt = redact.redact(store, conversation, event_ids[0], others=others, records=records, **options)
-        if before is not None and receipt.position is None:
-            receipt = receipt._replace(position=before.position)
+        after = redact_with(others=others, records=records)
+        receipt = after._replace(position=receipt.position) if receipt and after.position is None else after
     for name, paths in sources.items():
         keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
-    return receipt._replace(
-        unconfirmed=unconfirmed, documents_lost=documents_lost(store, conversation, receipt.event_ids)
-    )
+    lost = documents_lost(store, conversation, receipt.event_ids)
+    return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
@@ -377,38 +368,58 @@ def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[
     these, one that cannot be read is named in ``unread``. Cost: the structural events; the events of a conversation
     that has companions, or of which an import took events back; those of companions.
     """
-    from foldlog._formats.rewritten import is_replacing, standing_in
-    from foldlog._matching import copies_of, texts_of, twin_keys
-    from foldlog._reports.unreadable import sound
-
-    def all_of(row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-        return (each.event for each in sound(store, row.id, start, row.version, unread))
-
     found = {name: [*events] for name, events in named.items()}
     for name, events in named.items():
-        row, ids = store.conversation(name), {event.id for event in events}
-        begins = row.parent_version or 0
-        own = [event for event in events if event.id >= begins and can_be_redacted(event)]
-        structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
-        imported = [each for each in own if each.origin is not None]
-        if imported and any(map(is_replacing, structural)):
-            stands = standing_in(structural, row.version)
-            keys = {key for event in imported for key in twin_keys(event)}
-            gone = {key for event in imported if not stands(event) for key in twin_keys(event)}
-            theirs = (
-                each for each in all_of(row, begins, []) if each.origin and has_content(each) and each.id not in ids
-            )
-            twins = [each for each in theirs if not (gone if stands(each) else keys).isdisjoint(twin_keys(each))]
-            found[name] += twins
-            own += twins
-            ids |= {each.id for each in twins}
-        sharing = store.forks_sharing(name, min(each.id for each in own)) if own else ()
-        beside = companions(store, name, *forked_from(store, name), *sharing) if own else ()
-        texts = texts_of(own, (each for each in all_of(row, begins, []) if beside and each.id not in ids))
-        for row in (each for each in beside if each.erased_at is None):
-            copies = copies_of(texts, all_of(row, 0, unread))
-            found[row.id] = [*{each.id: each for each in (*found.get(row.id, ()), *copies)}.values()]
+        row, known = store.conversation(name), {event.id for event in events}
+        own = [event for event in events if event.id >= (row.parent_version or 0) and can_be_redacted(event)]
+        twins = [each for each in _twins(store, row, own) if each.id not in known]
+        found[name] += twins
+        for beside, copies in _copies_beside(store, row, [*own, *twins], unread):
+            found[beside] = [*{each.id: each for each in (*found.get(beside, ()), *copies)}.values()]
     return found
+
+
+def _twins(store: Store, row: ConversationRow, gone: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events that an import took back of the same records as these; of one of these that it took back, also
+    those that stand; and these.
+    """
+    from foldlog._formats.rewritten import is_replacing, standing_in
+    from foldlog._matching import twin_keys
+
+    structural = store.query(row.id, lambda read: [*read.structural_events(0, read.version)])
+    imported = [each for each in gone if each.origin is not None]
+    if not (imported and any(map(is_replacing, structural))):
+        return
+    stands = standing_in(structural, row.version)
+    keys = {key for event in imported for key in twin_keys(event)}
+    of_replaced = {key for event in imported if not stands(event) for key in twin_keys(event)}
+    for each in _readable(store, row, row.parent_version or 0, []):
+        if each.origin and has_content(each):
+            twin_of = of_replaced if stands(each) else keys
+            if not twin_of.isdisjoint(twin_keys(each)):
+                yield each
+
+
+def _copies_beside(
+    store: Store, row: ConversationRow, gone: Sequence[Event], unread: list[str]
+) -> Iterator[tuple[str, list[Event]]]:
+    """Yield each companion that shows these events of a conversation, with its events that repeat their content."""
+    from foldlog._matching import copies_of, texts_of
+
+    ids = {each.id for each in gone}
+    sharing = store.forks_sharing(row.id, min(ids)) if gone else ()
+    found = companions(store, row.id, *forked_from(store, row.id), *sharing) if gone else ()
+    if beside := [each for each in found if each.erased_at is None]:
+        own = _readable(store, row, row.parent_version or 0, [])
+        texts = texts_of(gone, (each for each in own if each.id not in ids))
+        yield from ((each.id, copies_of(texts, _readable(store, each, 0, unread))) for each in beside)
+
+
+def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
+    """Yield the events from ``start`` on that can be read. The others are named in ``unread``."""
+    from foldlog._reports.unreadable import sound
+
+    return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
 def _user() -> str:
@@ -443,7 +454,6 @@ def records_that_go(
     that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking their records.
     """
     from foldlog._matching import records_with
-    from foldlog._reports.unreadable import sound
 
     imported = {
         name: its
@@ -452,12 +462,12 @@ def records_that_go(
     }
     records: dict[str, list[int]] = {}
     for row in [*map(store.conversation, imported)]:  # all as they are now: what is appended from now on is later
-        logged = sound(store, row.id, row.parent_version or 0, row.version, unread)
         with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
             firsts = {(row.id, event.id - place_of(event)) for event in imported[row.id]}
             of_records |= {each: _of_record(store, *each) for each in firsts - of_records.keys()}
             of_gone = [event for each in firsts for event in of_records[each]]
-            records[row.id] = records_with(imported[row.id], of_gone, (each.event for each in logged))
+            own = _readable(store, row, row.parent_version or 0, unread)
+            records[row.id] = records_with(imported[row.id], of_gone, own)
     return records
 
 
