@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import suppress
 from typing import Final, Protocol
 
 from foldlog.eventstore.recorders.errors import OperationalError
@@ -32,7 +33,7 @@ class Forkable(Protocol):
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _resting: dict[Forkable, bool] = {}
-_inherited: set[tuple[int, int]] = set()
+_inherited: set[tuple[int, ...]] = set()
 
 
 def watch(forkable: Forkable) -> None:
@@ -47,7 +48,7 @@ def refuse(path: str) -> None:
 
 def check_not_inherited(path: str) -> None:
     """Raise ``OperationalError`` in a child that was forked while a thread of its parent used this file."""
-    if _inherited and identity(path) in _inherited:
+    if _inherited and () != identity(path) in _inherited:
         raise OperationalError(
             f"{path} was in use in another thread when this process was forked, and cannot be used safely here; "
             f"fork while nothing is read or written, or start processes by 'spawn'"
@@ -71,10 +72,12 @@ def _after_in_child() -> None:
     _resting.clear()
 
 
-def identity(path: str) -> tuple[int, int]:
-    """Return the identity of the file itself, the same for every path that leads to it."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
+def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
+    """Return inode and device of a file, the same for every path and descriptor; nothing where it is not there."""
+    with suppress(OSError):
+        status = os.stat(path)
+        return status.st_ino, status.st_dev
+    return ()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -259,10 +259,10 @@ class SQLiteRecorder(Recorder):
 
         Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
         does not end within the patience; the recorder then closes when that write ends. Logs where events are left in
-        the log of a file that was moved: another program may have opened its new name.
+        the log of a file that was moved or replaced: another program may have opened its new name.
         """
         outside(self._path, self._path)
-        was_open = self.writable and self._file.inode and self._file.closed_because is None
+        is_our_log = () != process_forks.identity(self._file.index) == process_forks.identity(f"{self._path}-shm")
         self._file.close()
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
@@ -271,8 +271,9 @@ class SQLiteRecorder(Recorder):
             self._writing.close()
             self._lock.close()
         try:
-            if was_open:
+            if is_our_log:
                 check_not_moved(self._path)
+                self._file.check()
         except (WrongFile, OSError) as problem:  # logged: an error would take the place of one of the caller
             tell("foldlog.store.moved", problem=str(problem))
 

@@ -27,7 +27,7 @@ from urllib.parse import quote_from_bytes
 
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
-from foldlog.eventstore.recorders.sqlite import process_forks
+from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherited, identity
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
@@ -156,11 +156,9 @@ class StoreFile:
         waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for the
         write lock first.
         """
-        if not self._opened:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # SQLite's error says so
-                status = os.stat(self.path)
-                self._opened = status.st_ino, status.st_dev, 1
-                self._used[id(self)] = self
+        if not self._opened and (found := identity(self.path)):  # else SQLite's error says so
+            self._opened = *found, 1
+            self._used[id(self)] = self
         if self._opened:
             self.check()
             self._check_former_name()
@@ -183,10 +181,11 @@ class StoreFile:
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``WrongFile`` where this process has the file open as another: SQLite has one index for two logs."""
+        """Raise ``WrongFile`` where this process has the file open with another log: SQLite has one index for both."""
         for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
             other = used() or self
-            if other._opened == self._opened and other.path != self.path and other.closed_because is None:
+            is_ours = other._opened == self._opened and other.path != self.path and other.closed_because is None
+            if is_ours and identity(f"{other.path}-wal") not in ((), identity(f"{self.path}-wal")):
                 raise WrongFile(
                     f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
                     f"may be in {other.path}-wal; rename it back before you open it"
@@ -194,7 +193,7 @@ class StoreFile:
 
     def open(self) -> Connection:
         """Open a connection to the file that has the name now."""
-        process_forks.check_not_inherited(self.path)
+        check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
             options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
@@ -310,14 +309,10 @@ def check_not_moved(path: str) -> None:
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
     """Return the descriptors with which this process has a file open; none if the system does not tell."""
-    found = []
+    wanted = identity(path)
     with contextlib.suppress(OSError):
-        status = os.stat(path)
-        for descriptor in map(int, os.listdir(_DESCRIPTORS)):
-            with contextlib.suppress(OSError):  # closed since it was listed
-                if os.path.samestat(os.fstat(descriptor), status):
-                    found.append(descriptor)
-    return found
+        return [each for each in map(int, os.listdir(_DESCRIPTORS)) if () != identity(each) == wanted]
+    return []
 
 
 def file_uri(path: str) -> str:
