@@ -144,13 +144,13 @@ def _records(read: Callable[[str, str], Iterator[Located]], session: str) -> Ite
 
 # -- records to events ------------------------------------------------------------------------------------------------
 
-_UNTOLD = ("agent", "snapshot", "patch", "retry")
+_UNTOLD = ("agent", "snapshot", "patch", "retry", "compaction", "subtask")
 _WORDS = {
     **dict.fromkeys((*_UNTOLD, "step-start", "step-finish"), ""),
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""What OpenCode tells its model in the place of a part; nothing of those that are not read."""
+"""What OpenCode tells its model in the place of a part that a user has. Untold are those of an answer."""
 _IN_WORDS = ("text/plain", "application/x-directory")
 """Types of files whose words are texts beside them."""
 _USAGE = {

@@ -128,10 +128,12 @@ def test_every_part_is_what_the_model_was_shown():
     ]
 
 
-def test_a_patch_among_calls_ends_no_response_and_a_result_is_cleared_at_any_time():
-    patch, step = {"type": "patch", "hash": "h", "files": []}, {"type": "step-start"}
+@pytest.mark.parametrize("untold", [{"type": "patch", "hash": "h"}, {"type": "compaction"}, {"type": "subtask"}])
+def test_what_is_untold_among_calls_ends_no_response_and_a_result_is_cleared_at_any_time(untold):
+    step = {"type": "step-start"}
     cleared = call("b", "b.py", time={"compacted": 1.5})
-    calls = list(read(answer(1, call("a", "a.py"), patch, cleared, step, call("c", "c.py"))))
+    calls = list(read(answer(1, call("a", "a.py"), untold, cleared, step, call("c", "c.py"), untold)))
+    assert not any(isinstance(each, Message) for each in calls)
     assert [each.response_id for each in calls if isinstance(each, Action)] == ["msg_1", "msg_1", "msg_1/1"]
     results = [each.content for each in calls if isinstance(each, Observation)]
     assert results == ["a.py", "[Old tool result content cleared]", "c.py"]
