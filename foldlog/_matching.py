@@ -150,47 +150,56 @@ def events_with(
 
     Cost: the events, and unpacking their records.
     """
-    documents = Documents(store)
-    found: dict[int, Event] = {}
-    formats: set[str] = set()
-    chains: dict[str, int] = {}  # the events with newest values that hold a match: later values may build on them
-    if start and holds is not None:
-        past = documents.all(conversation, version=start)
-        newest = store.query(conversation, partial(newest_documents, version=start))
-        chains = {name: newest[name] for name, value in past.items() if _has(holds, {name: value})}
 
     def events() -> Iterator[Event]:
         log = store.log(conversation, start)
         return (each.event for each in log if before is None or each.recorded_at < before)
 
+    if holds is None:
+        said = (e for e in events() if can_be_redacted(e) and not isinstance(e, SystemMessage | DocumentChanges))
+        return [event for event in said if redacted or has_content(event)]
+    changes = _Changes(store, conversation, holds, start)
+    found: dict[int, Event] = {}
+    formats: set[str] = set()
     for event in events():
-        if holds is None:
-            is_found = can_be_redacted(event) and not isinstance(event, SystemMessage | DocumentChanges)
-        else:
-            is_found = _has(holds, _without_kept(event))
-        if isinstance(event, DocumentChanges) and holds is not None:
-            # A value may hold the text though the event holds a part of it. And a value cannot be built on one that is
-            # erased.
-            is_found = is_found or any(
-                change.get("base") == chains.get(name, -1)
-                or _has(holds, documents.get(conversation, name, version=event.id + 1))
-                for name, change in event.changed.items()
-            )
-            chains |= dict.fromkeys(event.changed, event.id if is_found else -1)
-        if event.origin is not None:
-            formats.add(event.origin.format)
+        is_found = changes.hold(event) if isinstance(event, DocumentChanges) else _has(holds, _without_kept(event))
         if is_found and (redacted or has_content(event)):
             found[event.id] = event
+        if event.origin is not None:
+            formats.add(event.origin.format)
     begins = store.conversation(conversation).parent_version or 0  # no event before it is redacted here
     own = [each for each in found.values() if each.id >= begins and can_be_redacted(each) and not redacted]
-    for format in formats if holds is not None else ():
+    for format in formats:
         gone = [each for each in own if is_of(each, format)]
-        taken = records_with(gone, (), store.events(conversation, begins)) if gone else ()
-        known = {*found, *taken}
+        known = {*found, *(records_with(gone, (), store.events(conversation, begins)) if gone else ())}
         for record, (first, *_) in recorded(format, events()):
             if first.id not in known and _has(holds, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
+
+
+class _Changes:
+    """The changes of a conversation's documents, in order, from an event on."""
+
+    def __init__(self, store: Store, conversation: str, holds: Holds, start: int) -> None:
+        self._holds, self._documents, self._conversation = holds, Documents(store), conversation
+        self._matching: dict[str, int] = {}  # the events with newest values that hold a match
+        if start:
+            newest = store.query(conversation, partial(newest_documents, version=start))
+            past = self._documents.all(conversation, version=start)
+            self._matching = {name: newest[name] for name, value in past.items() if _has(holds, {name: value})}
+
+    def hold(self, event: DocumentChanges) -> bool:
+        """Return whether the next event holds a match, a value of it does, of which the event may hold a part, or a
+        value is built on one that does: it cannot be built on one that is erased.
+        """
+        is_found = _has(self._holds, _without_kept(event)) or any(
+            change.get("base") == self._matching.get(name, -1)
+            or _has(self._holds, self._documents.get(self._conversation, name, version=event.id + 1))
+            for name, change in event.changed.items()
+        )
+        self._matching |= dict.fromkeys(event.changed, event.id if is_found else -1)
+        return is_found
 
 
 def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterable[Event]) -> list[int]:
