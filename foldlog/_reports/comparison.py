@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foldlog.condensers import AgentModel, Condenser
 
 _OF_A_FILE = int | float | str | None
+_UNNEEDED = "What was needed again cannot be measured: the agent repeated no name or long number of an earlier event."
 
 
 def described(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
@@ -78,6 +79,30 @@ def comparison(
     ]
 
 
+class _Measure(NamedTuple):
+    """The figure by which strategies are compared, and the words for it. ``about`` stands before an estimate."""
+
+    figure: str
+    unit: str
+    verb: str
+    least: str
+    about: str = ""
+
+    def of(self, row: StrategyFiguresDocument) -> float:
+        known = getattr(row, self.figure)
+        return inf if known is None else float(known)
+
+    def said(self, row: StrategyFiguresDocument) -> str:
+        return self.about + cost_words(self.of(row)) if self.figure == "cost" else _short(getattr(row, self.figure))
+
+
+_MEASURES = (
+    _Measure("cost", "", "cost", "costs least"),
+    _Measure("tokens_sent", " tokens", "send", "sends least"),
+    _Measure("view_events_peak", " events in its largest View", "send", "keeps Views smallest"),
+)
+
+
 def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = "") -> list[str]:
     """Return sentences about the figures of ``comparison``: which strategy to choose, and what each loses.
 
@@ -85,48 +110,46 @@ def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: st
     cost is not known, the tokens sent are compared; where they are not, the sizes of the Views. ``priced`` names what
     has this price; ``about`` stands before what is estimated.
     """
-    keys = {"cost": "", "tokens_sent": " tokens", "view_events_peak": " events in its largest View"}
     offered = [row for row in rows if row.condenser is not None]
-    key, unit = next((key, unit) for key, unit in keys.items() if all(getattr(row, key) is not None for row in offered))
-
-    def value(row: StrategyFiguresDocument) -> float:
-        known = getattr(row, key)
-        return inf if known is None else float(known)
-
-    def said(row: StrategyFiguresDocument) -> str:
-        return about + cost_words(value(row)) if key == "cost" else _short(getattr(row, key))
-
-    offered.sort(key=value)
+    known = (each for each in _MEASURES if all(getattr(row, each.figure) is not None for row in offered))
+    by = next(known)._replace(about=about)
     noop = next(row for row in offered if row.condenser == "noop")
-    faithful = [row for row in offered if value(row) != value(noop) and not row.user_messages_lost]
-    if value(offered[0]) == value(offered[-1]):
-        verb = "cost" if key == "cost" else "send"
-        first = f"The condensers all {verb} " if len(offered) > 1 else f"{noop.strategy} {verb}s "
-        first += f"{said(noop)}{unit}."
-        if len(offered) > 1 and not any(row.condensations or row.declined or row.events_masked for row in offered):
-            first = f"{first[:-1]}: none of them condenses {count(noop.view_events_peak, 'event')}."
-            for row in rows:
-                if row.condenser is None:
-                    known = f" and {verb}s {said(row)}{unit}" if value(row) < inf else ""
-                    first += f" The history {row.strategy} has {count(row.condensations, 'condensation')}{known}."
-            first += " Compare a longer history, or lower a limit with --config FILE."
-    else:
-        verb = {"cost": "costs least", "tokens_sent": "sends least"}.get(key, "keeps Views smallest")
-        best, base = (faithful or [noop])[0], value(noop)
-        share = f" ({100 * abs(1 - value(best) / base):.0f} % {{}} than {noop.strategy})" if base else ""
-        verb += " of the condensers that lose no request"
-        if value(best) < base:
-            first = f"{best.strategy} {verb}: {said(best)} instead of {said(noop)}{unit}{share.format('less')}."
-        else:
-            other = f"; {best.strategy}: {said(best)}{unit}{share.format('more')}" if best is not noop else ""
-            first = f"{noop.strategy} {verb}: {said(noop)}{unit}{other}."
+    are_equal = len({*map(by.of, offered)}) == 1
+    first = _equal(rows, noop, by) if are_equal else _cheapest(offered, noop, by)
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
     at = f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as many repeated ones."
-    unneeded = (
-        "What was needed again cannot be measured: the agent repeated no name or long number of an earlier event."
-    )
-    notes = () if any(row.needed_again for row in rows) else (unneeded,)
-    return [first, *map(_loss, sorted(rows, key=value)), *notes, *([at] if key == "cost" else ())]
+    sentences = [first, *map(_loss, sorted(rows, key=by.of))]
+    if not any(row.needed_again for row in rows):
+        sentences.append(_UNNEEDED)
+    return [*sentences, at] if by.figure == "cost" else sentences
+
+
+def _equal(rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure) -> str:
+    """Return what all condensers cost or send, and that they do not condense, if so."""
+    figure, offered = f"{by.said(noop)}{by.unit}", [row for row in rows if row.condenser is not None]
+    if len(offered) == 1:
+        return f"{noop.strategy} {by.verb}s {figure}."
+    told = f"The condensers all {by.verb} {figure}"
+    if any(row.condensations or row.declined or row.events_masked for row in offered):
+        return f"{told}."
+    told += f": none of them condenses {count(noop.view_events_peak, 'event')}."
+    for row in rows:
+        if row.condenser is None:
+            known = f" and {by.verb}s {by.said(row)}{by.unit}" if by.of(row) < inf else ""
+            told += f" The history {row.strategy} has {count(row.condensations, 'condensation')}{known}."
+    return f"{told} Compare a longer history, or lower a limit with --config FILE."
+
+
+def _cheapest(offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure) -> str:
+    """Return which strategy to choose, and its figure against that of noop."""
+    faithful = (row for row in offered if by.of(row) != by.of(noop) and not row.user_messages_lost)
+    best, base = min(faithful, key=by.of, default=noop), by.of(noop)
+    least = f"{by.least} of the condensers that lose no request"
+    share = f" ({100 * abs(1 - by.of(best) / base):.0f} % {{}} than {noop.strategy})" if base else ""
+    if by.of(best) < base:
+        return f"{best.strategy} {least}: {by.said(best)} instead of {by.said(noop)}{by.unit}{share.format('less')}."
+    other = f"; {best.strategy}: {by.said(best)}{by.unit}{share.format('more')}" if best is not noop else ""
+    return f"{noop.strategy} {least}: {by.said(noop)}{by.unit}{other}."
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
