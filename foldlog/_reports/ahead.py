@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from foldlog._reports.sums import Counting, sums_of
+from foldlog._reports.of_one import Counting, sums_of
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, is_structural
 from foldlog.projections import LifetimesFold, View

@@ -9,9 +9,10 @@ from msgspec.structs import asdict, replace
 
 from foldlog._documents import ModelDocument, StatsDocument
 from foldlog._reports.counts import Counts
+from foldlog._reports.of_one import Counting, counted_on
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import priced, spent, summed
-from foldlog._reports.sums import Counting, KeptSums, counted_on
+from foldlog._reports.sums import KeptSums
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.projections import Views
 

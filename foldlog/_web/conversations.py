@@ -13,10 +13,11 @@ from itertools import islice
 
 from foldlog._companions import companion_of
 from foldlog._documents import FleetDocument, ReasonDocument, ServedPageDocument
+from foldlog._reports.of_one import Sums
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.spending import Calls, spent_by, summed
-from foldlog._reports.sums import KeptSums, ListedLine, Sums
+from foldlog._reports.sums import KeptSums, ListedLine
 from foldlog._web.metrics import size_of
 from foldlog.eventstore import EventStoreError, Store
 

@@ -22,7 +22,7 @@ from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source
-from foldlog._reports import of_all, sums
+from foldlog._reports import of_all, of_one, sums
 from foldlog._reports.ahead import made_ahead
 from foldlog._reports.kept import KeptBeside, kept_records
 from foldlog._reports.of_all import KeptOfAll
@@ -249,13 +249,13 @@ def test_blocks_that_another_writer_kept_from_being_written_are_written_later(ur
 
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
     counted: list[tuple[str, int]] = []
-    really = sums.counted_on
+    really = of_one.counted_on
 
     def noted(store, views, row, found, **options):
         counted.append((row.id, found.counted))
         return really(store, views, row, found, **options)
 
-    monkeypatch.setattr(sums, "counted_on", noted)
+    monkeypatch.setattr(of_one, "counted_on", noted)
     with foldlog.open(url) as histories:
         for names in (["a", "b", "c"], ["b", "a", "c"]):
             found = collect_stats(histories.store, names, views=histories.views)
@@ -585,7 +585,7 @@ class Changed:
         expected, calls, seen = sums.Sums(), [], set()
         anew = {row.id: sums.sums_of(self.store, Views(self.store), row) for row in rows}
         for row in rows:
-            one = sums.own_sums(self.store, row, anew[row.id], None) or anew[row.id]
+            one = of_one.own_sums(self.store, row, anew[row.id], None) or anew[row.id]
             expected.add(one)
             calls += [*one.spending.calls, *(told for reply, told in one.spending.replies.items() if reply not in seen)]
             seen |= one.spending.replies.keys()
@@ -621,7 +621,7 @@ def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_pa
 
 
 def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: pytest.MonkeyPatch):
-    really = sums.overview_of
+    really = of_one.overview_of
     with foldlog.open(url) as histories:
 
         def redacted_meanwhile(store, views, row, *more, **options):
@@ -629,7 +629,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
             histories[row.id].redact(0, reason="asked for")
             return found
 
-        monkeypatch.setattr(sums, "overview_of", redacted_meanwhile)
+        monkeypatch.setattr(of_one, "overview_of", redacted_meanwhile)
         listed(histories.store)
         assert kept_records(histories.store, "sums", "a", "a") == {"a": (2, None)}
 

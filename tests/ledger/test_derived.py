@@ -19,11 +19,12 @@ from pydantic import SecretStr
 import foldlog
 from foldlog import Message
 from foldlog._reports.audit_database import update
+from foldlog._reports.of_one import Sums, own_sums, sums_of
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import priced
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._reports.sums import KeptSums, ListedLine, Sums, own_sums, sums_of
+from foldlog._reports.sums import KeptSums, ListedLine
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages

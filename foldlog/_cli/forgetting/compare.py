@@ -112,7 +112,7 @@ def run(
 
 def _model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most, if its replies tell. Cost: the events."""
-    from foldlog._reports.sums import Counting, counted_on
+    from foldlog._reports.of_one import Counting, counted_on
     from foldlog._reports.usage import UNNAMED
 
     calls = Counter[str]()
