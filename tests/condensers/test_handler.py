@@ -26,6 +26,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
+from tests.at_once import at_once
 from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
 from tests.said import ids
@@ -423,11 +424,7 @@ def test_two_handlers_at_once_never_condense_twice(store, views):
         condenser = llm(once=lambda: both_asked.wait(10))
         results.append(CondenseHandler(store, views, condenser).handle("c1"))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: work(), range(2))
     assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
     assert len(stored(store, CondensationAction)) == 1
     assert [reports_of(note)[-1]["outcome"] for note in stored(store, Annotation)] == ["dropped"]

@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import sys
-import threading
 import traceback
 
 import pytest
@@ -19,6 +18,7 @@ from foldlog.condensers.models.deadline import within_s
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from foldlog.condensers.models.replies import request_for
 from foldlog.condensers.reports import Usage
+from tests.at_once import at_once
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
@@ -424,11 +424,7 @@ def test_many_threads_may_ask_one_model_at_once(server):
     def ask(n: int) -> None:
         replies[n] = llm.complete([{"role": "user", "content": f"number {n}"}])
 
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(ask, range(16))
     assert {n: reply.text for n, reply in replies.items()} == {n: f"number {n}" for n in range(16)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +30,7 @@ from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from tests.at_once import at_once
 from tests.said import said
 
 KEYS = KeyRing([SecretStr("22" * 32)])
@@ -248,11 +248,7 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
             histories.list({"user": name}, age_max_s=0)
             history.append(said("b"))
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "xyz"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, "xyz")
     for name in "xyz":
         found = histories.list({"user": name}, age_max_s=0).conversations
         assert {(one.id, one.version) for one in found} == {(f"{name}{n}", 3) for n in range(6)}

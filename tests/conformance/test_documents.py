@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
+from tests.at_once import at_once
 from tests.said import said
 
 
@@ -132,11 +132,7 @@ def test_writers_that_change_documents_at_once_lose_nothing(store: Store):
         for n in range(8):
             mine.append("c1", said(name), {name: n, "shared": [name, n]})
 
-    threads = [threading.Thread(target=count, args=(name,)) for name in "abc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(count, "abc")
     found = Documents(store).all("c1")
     assert (found["a"], found["b"], found["c"]) == (7, 7, 7)
     assert found["shared"][1] == 7

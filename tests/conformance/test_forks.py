@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from functools import partial
 
 import pytest
@@ -35,6 +34,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
+from tests.at_once import at_once
 from tests.conformance.conftest import RECORDERS, OpenRecorder
 from tests.reading import reading
 from tests.said import said
@@ -309,11 +309,7 @@ def test_forks_and_appends_at_once_disturb_nobody(store: Store):
             store.append(name, said(f"{name} {n}"), expected_version=10 + n)
             store.append("c", said(name), expected_version=ANY_VERSION)
 
-    threads = [threading.Thread(target=partial(go_on, number)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(go_on, range(1, 5))
     for number in range(1, 5):
         assert texts(store, f"f{number}") == [*"0123456789", *(f"f{number} {n}" for n in range(5))]
     assert store.version("c") == 30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import threading
 
 import pytest
 from pydantic import SecretStr
@@ -26,6 +25,7 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Erasure
+from tests.at_once import at_once
 
 
 def said(source_id: object, text: str = "x", format: str = "f", rest: object = None) -> Event:
@@ -117,11 +117,7 @@ def test_writers_that_race_store_each_id_once(store: Store):
         for number in range(20):
             add(store, said(f"e{number}"), said(f"e{number + 1}"))
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: write(), range(4))
     ids = [event.origin.id for event in store.events("c1") if event.origin]
     assert sorted(ids) == sorted({f"e{number}" for number in range(21)})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +41,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.changes import NewForm
 from foldlog.eventstore.recorders.types import as_rows
+from tests.at_once import at_once
 from tests.reading import reading
 from tests.said import said
 
@@ -117,11 +117,7 @@ def test_each_expected_version_has_one_winner(store: Store):
             except VersionConflict as conflict:
                 conflicts.append(conflict)
 
-    threads = [threading.Thread(target=race) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: race(), range(8))
     assert ids(store, "c1") == list(range(20))
     assert len(conflicts) == 7 * 20
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import threading
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -40,6 +39,7 @@ from foldlog.formats import (
     register,
 )
 from foldlog.projections import View
+from tests.at_once import at_once
 from tests.beside import FOLDERS, SAMPLES, needs_samples
 from tests.foldlog.records import condensed, said, v1
 from tests.how_many import some
@@ -329,11 +329,7 @@ def test_writers_of_one_history_lose_nothing(histories):
         for number in range(30):
             history.append_records([{"role": "user", "content": f"{writer}-{number}"}], format="openai-chat")
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, range(4))
     said = [record["content"] for record in encode(history.events(), "openai-chat")]
     assert sorted(said) == sorted(f"{writer}-{number}" for writer in range(4) for number in range(30))
     for writer in range(4):
