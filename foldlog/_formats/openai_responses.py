@@ -4,12 +4,14 @@ The items, and the events that they become:
 
     message of the system, a developer      SystemMessage
     message of the user or the assistant    Message; one of a role that is not known is not read
+    message of the role exit                Message from the environment: mini-SWE-agent says so how a run ended
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
     reasoning                               Annotation that stays with the next item: a server refuses one without it
     every other type, such as the server's own tools, and an encrypted item   Annotation
+    a whole response, as mini-SWE-agent keeps it            the events of its ``output``, with its usage
 
-Each item is one event, and any part of a history can be written. Items do not tell which calls are of one response:
+Any part of a history can be written. Items do not tell which calls are of one response:
 calls are, up to a result or the words of others, and so is what the model says before them in the phase "commentary".
 The id of an item_reference is that of another item.
 Every annotation is shown: it keeps its place in the View.
@@ -24,7 +26,7 @@ from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown
 from foldlog._formats.pairs import CallItems, RepliesEncoder
-from foldlog._formats.record import NotAnEvent, has, joined_text, within
+from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
@@ -44,6 +46,8 @@ def matches(record: Any) -> bool:
     """Return whether ``record`` is an item and nothing else: a typed call, an output, or a message of typed parts."""
     if type(record) is not dict or "payload" in record:
         return False
+    if _is_response(record):
+        return bool(record["object"] == "response")
     kind = record.get("type")
     if kind == "reasoning":
         return type(record.get("summary")) is list
@@ -56,19 +60,19 @@ def matches(record: Any) -> bool:
     return any(type(part) is str and part in _PARTS for part in parts)
 
 
-_is_typed, _has_role = has(type=str), has(role=str)
+_is_typed, _has_role, _is_response = has(type=str), has(role=str), has(object=str, output=list)
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is an item that the
-    SDK's ``EncryptedSession`` wrote.
+    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is a whole response, or
+    an item that the SDK's ``EncryptedSession`` wrote.
     """
     is_item = _is_typed(record) or _has_role(record)
-    return (is_item and not _is_of_unknown(record)) or within(record, "__enc__") == 1
+    return (is_item and not _is_of_unknown(record)) or _is_response(record) or within(record, "__enc__") == 1
 
 
 def _is_of_unknown(record: Any) -> bool:
-    return type(record) is dict and is_message_item(record) and record["role"] not in ROLES
+    return type(record) is dict and is_message_item(record) and record["role"] not in (*ROLES, "exit")
 
 
 class ResponsesDecoder(FollowingDecoder):
@@ -82,9 +86,18 @@ class ResponsesDecoder(FollowingDecoder):
         super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        if _is_response(record):
+            read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
+            for item in dicts_in(record["output"]):
+                self._read_item(read, item, COMMENTARY)
+            read.close("response", None)
+        else:
+            self._read_item(read, record, record.get("phase"))
+
+    def _read_item(self, read: RecordEvents, record: dict[str, Any], phase: Any) -> None:
         event = READER.item(record)
         if event is not None:
-            read.take(event, record.get("phase"))
+            read.take(event, phase)
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
         own = ("type",) if read.origin.id is None else ("type", "id")
@@ -140,6 +153,7 @@ FORMAT = Format(
     decoder=ResponsesDecoder,
     encoder=_Encoder,
     live=True,
+    parts=("output",),
     source_id=lambda record: None if kind_of(record) == "item_reference" else within(record, "id"),
     time=None,
     marks_errors=False,

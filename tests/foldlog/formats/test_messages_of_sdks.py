@@ -642,3 +642,24 @@ def test_the_tokens_of_messages_are_counted():
     (_, model), counted = figures
     assert (model, counted.calls) == ("m", 2)
     assert (counted.prompt_tokens, counted.cached_tokens, counted.completion_tokens) == (20, 8, 4)
+
+
+def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_they_cost():
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look"}]}
+    call = {"type": "function_call", "id": "f", "call_id": "c", "name": "bash", "arguments": "{}"}
+    used_up = {"model": "m", "usage": {"input_tokens": 10, "output_tokens": 5}, "extra": {"cost": 0.5}}
+    response = {
+        "object": "response",
+        "output": [{"type": "reasoning", "id": "r", "summary": []}, said, call],
+        **used_up,
+    }
+    result = {"type": "function_call_output", "call_id": "c", "output": "a.py"}
+    records = [{"role": "user", "content": "fix"}, response, result, {"role": "exit", "content": "done"}]
+    assert detect(records) == "openai-responses"
+    events = list(decode(records, "openai-responses"))
+    sources = [getattr(event, "source", None) for event in events if not isinstance(event, Annotation)]
+    assert sources == ["user", "agent", "agent", "environment", "environment"]
+    roles = [message["role"] for message in View.from_events(events).to_messages()]
+    assert roles == ["user", "assistant", "tool", "user"]
+    assert list(map(used, calls_of_imported(events, "openai-responses"))) == [(10, None, 5, 0.5)]
+    assert list(encode(events, "openai-responses")) == records
