@@ -182,7 +182,7 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
         ]
         assert of_both[0] == of_both[1]
         lives = views.lifetimes("c")
-        stands = f"{V}.history.isGone(id, version) ? {V}.history.standsFor(id, version).summary : null"
+        stands = f"{V}.history.lastSpan(id, version) ? {V}.history.standsFor(id, version).summary : null"
         states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
         moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
         for version, told in enumerate(moments):

@@ -1,6 +1,6 @@
 // The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
 
-import { costWords, count, el, eventsAndSummaries, grouped, idOf, moment, money, refill, said, savingMeans, sentence, short, tokenCount } from "./dom.js";
+import { costWords, count, el, eventsAndSummaries, grouped, idOf, moment, money, refill, said, savingMeans, sentence, short, table, terms, tokenCount } from "./dom.js";
 
 const STEP = 20000;
 
@@ -15,9 +15,8 @@ export class Detail {
   // before a version, until it goes past another one.
   show() {
     const { event, history, version } = this.app;
-    const past = Array.from(history.changes.values()).filter((change) => change.id < version);
-    const changes = past.filter((change) => change.kind !== "request");
-    const key = event === null ? `${past.length} changes of ${history.version} events` : `${event}`;
+    const changes = history.taking.filter((change) => change.id < version);
+    const key = event === null ? `${changes.length} changes of ${history.version} events` : `${event}`;
     const words = () => (event === null ? this.totals(changes) : this.about(event));
     if (key === this.shown) {
       refill(this.words, ...words());
@@ -44,9 +43,7 @@ export class Detail {
     const { history } = this.app;
     const kind = history.kind(id);
     const time = moment(history.time(id), history.zone);
-    return el(
-      "div",
-      { class: `heading g${history.group(id)}` },
+    return el("div", { class: `heading g${history.group(id)}` },
       el("h2", {}, `${sentence(kind)} ${idOf(id)}`),
       el("span", { class: "soft" }, [history.tokens(id) ? `${history.aboutOf(id)}${tokenCount(history.tokens(id))}` : "", time].filter(Boolean).join(" · ")),
       el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => this.app.choose(null) }, "×"),
@@ -97,9 +94,7 @@ export class Detail {
     const verb = state === "taken back" ? "took it back" : "forgot it";
     sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${idOf(by)} ${verb} at version ${grouped(by + 1)}${reason}.`);
     if (summary !== null) {
-      sentences.push(
-        path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} replaces it now.` : `Summary ${idOf(summary)} replaces it.`,
-      );
+      sentences.push(path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} replaces it now.` : `Summary ${idOf(summary)} replaces it.`);
       way("What replaces it", () => this.app.choose(summary));
     } else if (state !== "taken back") sentences.push(path.length > 1 ? `Its summary was forgotten at version ${grouped(path.at(-1) + 1)}, and no summary replaces it.` : "No summary replaces it.");
     way(`${change?.kind === "retraction" ? "Retraction" : "Condensation"} ${idOf(by)}`, () => this.app.choose(by));
@@ -114,19 +109,14 @@ export class Detail {
   }
 
   neverBecause(id) {
-    const kind = this.app.history.kind(id);
-    if (kind === "annotation") return "Annotations are bookkeeping. No model is sent them.";
-    if (kind === "redaction") return "It is the receipt of a redaction. No model is sent it.";
-    if (kind === "documents") return "Attributes and documents are beside the conversation. No model is sent them.";
-    if (kind === "request") return "It asks for a condensation. Requests change a View and are never in it.";
-    return `No View shows ${this.app.history.unshown}, nor an event that was forgotten before it came.`;
+    return NEVER[this.app.history.kind(id)] ?? `No View shows ${this.app.history.unshown}, nor an event that was forgotten before it came.`;
   }
 
   aboutChange(change) {
     const { history } = this.app;
     const took = this.app.removed(change.id);
     const facts = [];
-    const fact = (name, value) => value !== undefined && value !== null && value !== "" && facts.push(el("dt", {}, name), el("dd", {}, String(value)));
+    const fact = (name, value) => value !== undefined && value !== null && value !== "" && facts.push([name, String(value)]);
     fact("reason", change.reason || "none given");
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("removed", took.words);
@@ -144,13 +134,13 @@ export class Detail {
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const summary = change.summary;
+    const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
     if (summary !== null && summary !== undefined) {
       fact("its summary", this.standing(summary, change.id));
+      ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${idOf(summary)}`));
     }
-    const ways = [el("button", { onclick: () => this.app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
-    if (summary !== null && summary !== undefined) ways.push(el("button", { onclick: () => this.app.choose(summary, Math.max(this.app.version, change.id + 1)) }, `Summary ${idOf(summary)}`));
     for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => this.app.choose(request) }, `Request ${idOf(request)}`));
-    return [el("p", { class: "why s-forgotten" }, took.sentence), el("dl", {}, ...facts), el("div", { class: "ways" }, ...ways)];
+    return [el("p", { class: "why s-forgotten" }, took.sentence), terms({}, facts), el("div", { class: "ways" }, ...ways)];
   }
 
   // -- the text -------------------------------------------------------------------------------------------------------
@@ -164,7 +154,7 @@ export class Detail {
     const facts = { erased: `${String(at).slice(0, 19).replace("T", " ")} UTC`, by, reason, size: `${grouped(bytes)} bytes`, commitment: hash };
     return el("div", { class: "block" },
       el("h3", {}, `The ${record ? "record of its source" : "content"} was erased`),
-      el("dl", {}, ...Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, said(String(value)))])));
+      terms({}, Object.entries(facts).map(([name, value]) => [name, said(String(value))])));
   }
 
   fields(document) {
@@ -186,7 +176,7 @@ export class Detail {
     }
     if (content !== undefined) blocks.push(this.block(kind === "observation" ? `${document.is_error ? "error" : "observation"}${tool ? ` of ${tool}` : ""}` : kind === "system" ? "system prompt" : kind === "message" ? "message" : "content", textOf(content), kind === "observation"));
     if (document.tools?.length) blocks.push(this.block(count(document.tools.length, "tool"), pretty(document.tools), true));
-    if (document.name !== undefined) blocks.push(this.block(`annotation ${document.name}`, typeof data === "string" ? data : pretty(data), true));
+    if (document.name !== undefined) blocks.push(this.block(`annotation ${document.name}`, asText(data), true));
     if (document.reason) blocks.push(this.block("reason", document.reason));
     const call = calledWords(meta);
     if (call) blocks.push(el("p", { class: "called" }, said(call)));
@@ -199,11 +189,8 @@ export class Detail {
   }
 
   origin(document) {
-    const parts = [];
-    for (const name of ["format", "source_id", "call_id", "response_id", "cause"]) {
-      if (document[name] !== undefined && document[name] !== null) parts.push(el("dt", {}, name.replace("_", " ")), el("dd", {}, said(String(document[name]))));
-    }
-    return el("dl", { class: "origin" }, ...parts);
+    const names = ["format", "source_id", "call_id", "response_id", "cause"].filter((name) => document[name] !== undefined && document[name] !== null);
+    return terms({ class: "origin" }, names.map((name) => [name.replace("_", " "), said(String(document[name]))]));
   }
 
   // The arguments of a call, each by its name; texts as texts, and what one puts in another's place as a difference.
@@ -226,7 +213,7 @@ export class Detail {
         delete rest[after];
       }
     }
-    const named = Object.entries(rest).map(([name, value]) => [name, typeof value === "string" ? value : pretty(value)]);
+    const named = Object.entries(rest).map(([name, value]) => [name, asText(value)]);
     const blocks = [...named, ...parts].map(([name, text]) => this.block(name, text, true));
     return [el("h3", {}, "call of ", said(String(tool), "b"), Object.keys(values).length ? "" : ", without arguments"), el("div", { class: "arguments" }, ...blocks)];
   }
@@ -275,9 +262,9 @@ export class Detail {
     const { made } = history.savingsAt(version);
     const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
     if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
-    if (history.models.length) told.push(el("dl", { "aria-label": "Models" }, ...history.models.flatMap((each) => [el("dt", {}, said(each.model)), el("dd", {}, `${count(each.calls, "call")}${each.condenser_calls ? `, ${grouped(each.condenser_calls)} of them of condensers` : ""}, ${usageWords(each)}, cost ${costWords(each)}`)])));
-    const attributes = this.attributes();
-    if (attributes) told.push(attributes);
+    if (history.models.length) told.push(terms({ "aria-label": "Models" }, history.models.map((each) => [said(each.model), `${count(each.calls, "call")}${each.condenser_calls ? `, ${grouped(each.condenser_calls)} of them of condensers` : ""}, ${usageWords(each)}, cost ${costWords(each)}`])));
+    const attributes = Object.entries(history.attributes);
+    if (attributes.length) told.push(terms({ "aria-label": "Attributes" }, attributes.map(([name, value]) => [said(name), said(asText(value))])));
     if (!changes.length) told.push(el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`));
     return told;
   }
@@ -333,9 +320,9 @@ export class Detail {
       rows.push(["was shown then", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
       rows.push(["and the other was not", ...knew.map((each) => lines(each.alone) || "nothing")]);
     }
-    const head = el("tr", {}, el("td", {}), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation))));
-    const body = rows.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", {}, said(value)))));
-    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same${redacted ? `; nothing is known of those that are redacted: ${grouped(redacted)}` : ""}.`), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
+    const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation)))];
+    const cells = rows.map(([name, ...values]) => [el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", {}, said(value)))]);
+    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same${redacted ? `; nothing is known of those that are redacted: ${grouped(redacted)}` : ""}.`), table(head, cells)];
   }
 
   // Whether a summary stands at the version that is open, and until when it stood or will stand.
@@ -348,13 +335,6 @@ export class Detail {
     return `stands at version ${grouped(version)}${until ? ` (whole history: until version ${grouped(until)})` : ""}`;
   }
 
-  attributes() {
-    const { attributes } = this.app.history;
-    const values = Object.entries(attributes).map(([name, value]) => [name, typeof value === "string" ? value : pretty(value)]);
-    if (!values.length) return null;
-    return el("dl", { "aria-label": "Attributes" }, ...values.flatMap(([name, value]) => [el("dt", {}, said(name)), el("dd", {}, said(value))]));
-  }
-
   // The newest changes before the version, each in a row.
   rows(changes) {
     const { history, version } = this.app;
@@ -363,24 +343,28 @@ export class Detail {
     const rows = shown.map((change) => {
       const took = this.app.removed(change.id);
       const until = change.summary == null ? null : history.spansOf(change.summary).find((span) => span.stop !== 0 && span.stop <= version);
-      return el(
-        "tr",
-        {},
+      return [
         el("td", {}, el("button", { class: "link", "aria-label": `${sentence(change.kind)} ${idOf(change.id)}`, onclick: () => this.app.choose(change.id) }, idOf(change.id))),
         el("td", { class: "n" }, took.count),
         el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
         el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${history.about}${short(change.tokens_saved)}` : "–"),
         el("td", {}, change.kind === "retraction" ? "retraction" : change.summary == null ? "no summary" : until ? `until version ${grouped(until.stop)}` : "stands"),
         el("td", {}, change.reason || "no reason given"),
-      );
+      ];
     });
+    const head = [["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name));
     return [
-      el("table", {}, el("thead", {}, el("tr", {}, ...[["at", ""], ["forgot", "n"], ["tokens", "n"], ["saved", "n"], ["summary", ""], ["why", ""]].map(([name, kind]) => el("th", { class: kind, scope: "col" }, name)))), el("tbody", {}, ...rows)),
+      table(head, rows),
       changes.length > MOST ? el("p", { class: "soft" }, `The last ${grouped(MOST)} of ${grouped(changes.length)}.`) : null,
     ].filter(Boolean);
   }
 }
 
+const NEVER = {
+  annotation: "Annotations are bookkeeping. No model is sent them.", redaction: "It is the receipt of a redaction. No model is sent it.",
+  documents: "Attributes and documents are beside the conversation. No model is sent them.",
+  request: "It asks for a condensation. Requests change a View and are never in it.",
+};
 const MOST = 200;
 const MOST_TOOLS = 10;
 
@@ -401,11 +385,13 @@ function calledWords(meta) {
 const isSaid = (content) => Array.isArray(content) ? content.length > 0 : Boolean(content);
 
 function textOf(content) {
-  if (!Array.isArray(content)) return typeof content === "string" ? content : pretty(content);
+  if (!Array.isArray(content)) return asText(content);
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
 }
 
 const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
+
+const asText = (value) => (typeof value === "string" ? value : pretty(value));
 
 const signed = (sign, text) => text.split("\n").map((line) => `${sign}${line}`).join("\n");
 

@@ -14,6 +14,12 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// A list of names and what each is, as elements or texts.
+export const terms = (attributes, pairs) => el("dl", attributes, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+
+// A table of rows of cells, below a row of its headings.
+export const table = (head, rows) => el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells))));
+
 // Put other elements into a node. Where the keyboard was in it, it is there again: on what has the same name or else on
 // what is in the same place, or on the node itself.
 export function refill(node, ...children) {

@@ -39,6 +39,7 @@ export class History {
     this.version = document.version;
     this.counted = document.events_counted;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
+    this.taking = document.changes.filter((change) => change.kind !== "request"); // out of the View
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
     this.standing = this.condensations.filter((change) => "tokens_saved" in change); // no import took them back
     this.made = this.standing.filter((change) => change.outcome !== "declined");
@@ -114,39 +115,17 @@ export class History {
     return this.spanAt(id, version) !== undefined;
   }
 
-  // Whether the View showed an event before this version and does not show it now, given that it does not.
-  isGone(id, version) {
-    if (id >= 0 && !this.spans.has(id)) {
-      const left = this.columns.left[id];
-      return left > 0 && left <= version;
-    }
-    return this.lastSpan(id, version) !== undefined;
-  }
-
   spanAt(id, version) {
     return this.spansOf(id).find((span) => span.start <= version && (span.stop === 0 || version < span.stop));
-  }
-
-  isSent(span, version) {
-    let count = 0;
-    for (const change of span.sent) if (change <= version) count += 1;
-    return count % 2 === 1;
   }
 
   // not yet, never shown, pending, unsent, masked, sent, summarized, forgotten, taken back
   state(id, version) {
     if (version <= this.came(id)) return "not yet";
-    if (id >= 0 && !this.spans.has(id)) {
-      const left = this.columns.left[id];
-      if (left < 0) return "never shown";
-      if (left > 0 && left <= version) return this.departure(this.columns.by[id], version);
-      const sent = this.columns.sent[id];
-      if (sent === 0 || version < sent) return "pending";
-      return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
-    }
     const span = this.spanAt(id, version);
     if (span) {
-      if (!this.isSent(span, version)) return span.sent.length && span.sent[0] <= version ? "unsent" : "pending";
+      const changes = span.sent.filter((change) => change <= version).length; // it is sent, and not sent, by turns
+      if (changes % 2 === 0) return changes ? "unsent" : "pending";
       return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
     const past = this.lastSpan(id, version);
@@ -158,15 +137,12 @@ export class History {
     return this.spansOf(id).findLast((span) => span.stop !== 0 && span.stop <= version);
   }
 
-  // What took out an event that the View showed before this version.
-  goneBy(id, version) {
-    return id >= 0 && !this.spans.has(id) ? this.columns.by[id] : this.lastSpan(id, version).by;
-  }
-
   // How many events are in each state at a version, and what took out those that the View does not show any more.
   tally(version) {
-    const known = this.tallies.get(version);
-    if (known) return known;
+    return remembered(this.tallies, version, 40, () => this.countStates(version));
+  }
+
+  countStates(version) {
     const tally = { states: new Map(), by: new Set() };
     const add = (state, events) => tally.states.set(state, (tally.states.get(state) ?? 0) + events);
     this.through(
@@ -175,15 +151,13 @@ export class History {
         if (id < 0) return;
         const state = this.state(id, version);
         add(state, 1);
-        if (GONE.has(state)) tally.by.add(this.goneBy(id, version));
+        if (GONE.has(state)) tally.by.add(this.lastSpan(id, version).by);
       },
       ({ by, start, stop }) => {
         add(this.departure(by, version), stop - start);
         tally.by.add(by);
       },
     );
-    if (this.tallies.size > 40) this.tallies.delete(this.tallies.keys().next().value);
-    this.tallies.set(version, tally);
     return tally;
   }
 
@@ -275,14 +249,12 @@ export class History {
 
   // The ids of a View, in its order.
   view(version) {
-    const known = this.views.get(version);
-    if (known) return known;
-    const ids = [];
-    this.through(version, (id) => this.isShown(id, version) && ids.push(id));
-    for (const id of this.drifting) this.drift(ids, id, version);
-    if (this.views.size > 40) this.views.delete(this.views.keys().next().value);
-    this.views.set(version, ids);
-    return ids;
+    return remembered(this.views, version, 40, () => {
+      const ids = [];
+      this.through(version, (id) => this.isShown(id, version) && ids.push(id));
+      for (const id of this.drifting) this.drift(ids, id, version);
+      return ids;
+    });
   }
 
   // How many events and summaries of the View of a version a model is sent.
@@ -446,7 +418,10 @@ export class History {
         } else if (before) {
           close();
           if (only !== "entered") entries.push({ id, mark: "−" });
-        } else if (this.isGone(id, version)) leave(this.goneBy(id, version), place, place + 1, this.tokens(id));
+        } else {
+          const past = this.lastSpan(id, version);
+          if (past) leave(past.by, place, place + 1, this.tokens(id));
+        }
       },
       ({ by, start, stop, tokens }) => leave(by, start, stop, tokens),
       from ?? version,
@@ -481,6 +456,15 @@ export class History {
     const place = next === undefined ? -1 : entries.findIndex((entry) => entry.id === next);
     entries.splice(place < 0 ? entries.length : place, 0, { id, mark: entered ? "+" : "" });
   }
+}
+
+// The value of a key, made if it is not known; of ``most`` values that are known the oldest goes.
+export function remembered(known, key, most, make) {
+  if (!known.has(key)) {
+    if (known.size >= most) known.delete(known.keys().next().value);
+    known.set(key, make());
+  }
+  return known.get(key);
 }
 
 const NONE = [];

@@ -2,8 +2,8 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, eventsAndSummaries, grouped, idOf, isTyped, moment, numberIn, phone, plus, printable, refill, said, sentence, short, tokenCount, wanted } from "./dom.js";
-import { History, SENT } from "./history.js";
+import { Live, count, el, eventsAndSummaries, grouped, idOf, isTyped, moment, numberIn, phone, plus, printable, refill, said, sentence, short, terms, tokenCount, wanted } from "./dom.js";
+import { History, remembered, SENT } from "./history.js";
 import { List } from "./list.js";
 import { Overview, homeAddress } from "./overview.js";
 import { Embedded, Server } from "./sources.js";
@@ -64,22 +64,17 @@ class App {
 
   // -- what can happen ------------------------------------------------------------------------------------------------
 
-  // Show another version.
+  // Show another version, or what is said there of another event.
   go(version, chosen = this.event) {
-    const next = Math.max(0, Math.min(this.history.version, version));
     this.notice.textContent = "";
-    if (next === this.version && chosen === this.event) return;
-    this.version = next;
-    if (chosen !== this.event) this.event = chosen;
-    this.chart.reveal(next);
+    this.version = Math.max(0, Math.min(this.history.version, version));
+    this.event = chosen;
+    this.chart.reveal(this.version);
     this.changed("moment", "chosen");
   }
 
   choose(id, version = this.version) {
-    this.event = id;
-    this.version = Math.max(0, Math.min(this.history.version, version));
-    this.chart.reveal(this.version);
-    this.changed("moment", "chosen");
+    this.go(version, id);
     if (id !== null) this.toReveal = id;
     this.showTab(id === null ? "list" : "detail");
   }
@@ -112,11 +107,8 @@ class App {
   compare(from, to = this.version, chosen = this.event) {
     this.from = from;
     this.only = "all";
-    this.event = chosen;
-    this.version = to;
     this.toChange = from !== null;
-    this.chart.reveal(to);
-    this.changed("moment", "chosen");
+    this.go(to, chosen);
     this.showTab("list");
   }
 
@@ -244,8 +236,10 @@ class App {
 
   // What a condensation or a retraction took out of the View.
   removed(id) {
-    const known = this.takings.get(id);
-    if (known) return known;
+    return remembered(this.takings, id, Infinity, () => this.taking(id));
+  }
+
+  taking(id) {
     const { history } = this;
     const ids = history.removedBy.get(id) ?? [];
     const events = ids.filter((each) => each >= 0).length;
@@ -255,14 +249,12 @@ class App {
     const after = history.total[id + 1] ?? 0;
     const change = history.changes.get(id);
     const verb = change.kind === "retraction" ? "took back" : "forgot";
-    const taking = {
+    return {
       words, before, after,
       count: plus(events, summaries),
       sent: [id, id + 1].map((version) => history.sentAt(version)),
       sentence: change.outcome === "declined" ? `Condensation ${idOf(id)} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${idOf(id)} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
     };
-    this.takings.set(id, taking);
-    return taking;
   }
 
   // -- drawing --------------------------------------------------------------------------------------------------------
@@ -528,8 +520,8 @@ class App {
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
       el("p", {}, "At the top are the tokens of the View of each version, by kind. Below, each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more."),
-      el("dl", { class: "states" }, ...STATES.flatMap(([kind, words]) => [el("dt", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true })), el("dd", {}, words)])),
-      el("dl", { class: "keys" }, ...keys.flatMap(([key, words]) => [el("dt", {}, key), el("dd", {}, words)])));
+      terms({ class: "states" }, STATES.map(([kind, words]) => [el("span", { class: `swatch ${kind}`, "aria-hidden": true }), words])),
+      terms({ class: "keys" }, keys));
     return this.help;
   }
 

@@ -1,6 +1,7 @@
 // Where the page has its data from: elements of its own file, or the server that sent it.
 
 import { ask, firstPlace, wanted } from "./dom.js";
+import { remembered } from "./history.js";
 
 export class Embedded {
   constructor() {
@@ -12,10 +13,7 @@ export class Embedded {
 
   elements(name) {
     const found = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(`script.${name}`));
-    return Array.from(found, (element) => ({
-      first: Number(element.dataset.first),
-      element,
-    }));
+    return Array.from(found, (element) => ({ first: Number(element.dataset.first), element }));
   }
 
   async history() {
@@ -44,11 +42,9 @@ export class Embedded {
 
   async event(id) {
     const chunk = chunkOf(this.chunks, id);
-    if (!this.opened.has(chunk)) {
-      if (this.opened.size >= 8) this.opened.delete(this.opened.keys().next().value);
-      this.opened.set(chunk, JSON.parse(await unpack(this.chunks[chunk].element.textContent)));
-    }
-    return this.opened.get(chunk)[id - this.chunks[chunk].first];
+    const { first, element } = this.chunks[chunk];
+    const events = await remembered(this.opened, chunk, 8, async () => JSON.parse(await unpack(element.textContent)));
+    return events[id - first];
   }
 
   // Tell the events that contain all words, in order. Texts that cannot match are never parsed.
