@@ -138,6 +138,10 @@ export class Chart {
     return this.box.livesTop + (top / (this.tops[this.rows.length] || 1)) * this.rowsHeight;
   }
 
+  rowMiddle(place) {
+    return this.y((this.tops[place] + this.tops[place + 1]) / 2);
+  }
+
   // The place of the row of an event, or of where it would be.
   place(came) {
     return firstPlace(this.rows.length, (place) => this.history.came(this.rows[place]) >= came);
@@ -162,6 +166,7 @@ export class Chart {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.font = `11px ${this.colors.font}`;
+    context.textBaseline = "middle";
     return context;
   }
 
@@ -192,10 +197,7 @@ export class Chart {
     context.strokeStyle = line;
     context.lineWidth = 0.8;
     for (const shift of [-size, 0, size]) {
-      context.beginPath();
-      context.moveTo(shift, direction > 0 ? size : 0);
-      context.lineTo(shift + size, direction > 0 ? 0 : size);
-      context.stroke();
+      drawLines(context, [shift, direction > 0 ? size : 0, shift + size, direction > 0 ? 0 : size]);
     }
     const pattern = context.createPattern(tile, "repeat");
     pattern.setTransform(new DOMMatrix().scale(1 / ratio));
@@ -224,7 +226,7 @@ export class Chart {
     const [first, last] = this.window;
     const until = Math.min(last - 1, version);
     const most = this.history.largest(first, until);
-    const forgot = made.filter(({ id }) => id >= first && id < last).length;
+    const forgot = made.filter(({ id }) => this.isInWindow(id)).length;
     return `Versions ${grouped(first)} to ${grouped(until)}: ${count(forgot, "condensation")}. The View is largest at version ${grouped(most)}, with ${about}${tokenCount(total[most] ?? 0)}.`;
   }
 
@@ -236,7 +238,6 @@ export class Chart {
     for (let version = first; version < Math.min(last, this.history.version + 1); version += 1) most = Math.max(most, total[version]);
     if (limit && limit < most * 2) most = Math.max(most, limit);
     const scale = (tokens) => sizesTop + sizesHeight - (tokens / (most * 1.04)) * sizesHeight;
-    this.scale = scale;
     const steps = Math.min(Math.ceil(this.box.plotWidth), last - first);
     const below = new Float64Array(steps);
     for (let group = 0; group < sizes.length; group += 1) {
@@ -258,17 +259,14 @@ export class Chart {
     }
     context.fillStyle = this.colors.soft;
     context.textAlign = "right";
-    context.textBaseline = "middle";
     context.fillText(short(most), LEFT - 8, scale(most) + 4);
     context.fillText("tokens", LEFT - 8, sizesTop + sizesHeight / 2);
     context.fillText("0", LEFT - 8, sizesTop + sizesHeight - 3);
     if (limit && limit <= most) {
       context.strokeStyle = this.colors.limit;
       context.setLineDash([5, 3]);
-      context.beginPath();
-      context.moveTo(LEFT, Math.round(scale(limit)) + 0.5);
-      context.lineTo(LEFT + this.box.plotWidth, Math.round(scale(limit)) + 0.5);
-      context.stroke();
+      const y = Math.round(scale(limit)) + 0.5;
+      drawLines(context, [LEFT, y, LEFT + this.box.plotWidth, y]);
       context.setLineDash([]);
     }
     this.limitAt = limit && limit <= most ? Math.max(sizesTop + 1, scale(limit) - 8) : null;
@@ -284,7 +282,6 @@ export class Chart {
     let left = LEFT + 1;
     for (const x of lines.sort((a, b) => a - b)) if (left - 3 < x && x < left + width + 3) left = x + 4;
     context.textAlign = "left";
-    context.textBaseline = "middle";
     context.fillStyle = this.colors.ground;
     context.globalAlpha = 0.85;
     context.fillRect(left, this.limitAt - 7, width, 14);
@@ -299,8 +296,6 @@ export class Chart {
     const top = sizesTop + sizesHeight;
     context.strokeStyle = this.colors.line;
     context.fillStyle = this.colors.soft;
-    context.textBaseline = "middle";
-    context.textAlign = "center";
     const tick = niceStep((last - first) / Math.max(2, this.box.plotWidth / 110));
     this.tickSpots = [];
     let day = null;
@@ -334,7 +329,7 @@ export class Chart {
     const empty = Math.max(60, (1.7 * gap * this.rowsHeight) / (this.rows.length || 1));
     for (let place = 0; place < this.rows.length; place += 1) {
       const id = this.history.came(this.rows[place]);
-      const y = this.y((this.tops[place] + this.tops[place + 1]) / 2);
+      const y = this.rowMiddle(place);
       const wanted = id % gap === 0 || (!regular && y - drawn >= empty);
       if (!wanted || y - drawn < 14) continue;
       context.fillText(idOf(id), LEFT - 10, y);
@@ -353,12 +348,9 @@ export class Chart {
     context.clip();
     if (this.rows.length > livesHeight * 1.5) this.drawThin(context);
     else {
-      this.drawGone(context, this.rows.map((id, place) => [id, this.y(this.tops[place]), this.y(this.tops[place + 1])]));
-      this.rows.forEach((id, place) => {
-        const top = this.y(this.tops[place]);
-        const bottom = this.y(this.tops[place + 1]);
-        this.drawRow(context, id, top, bottom - top > 5 ? bottom - top - 1 : bottom - top);
-      });
+      const lines = this.rows.map((id, place) => [id, this.y(this.tops[place]), this.y(this.tops[place + 1])]);
+      this.drawGone(context, lines);
+      for (const [id, top, bottom] of lines) this.drawRow(context, id, top, bottom - top - (bottom - top > 5 ? 1 : 0));
     }
     context.restore();
   }
@@ -420,7 +412,6 @@ export class Chart {
   }
 
   drawRow(context, id, top, height) {
-    const color = this.colors.groups[this.history.group(id)];
     const last = Math.min(this.window[1], this.history.version + 1);
     const masked = this.history.maskedAt.get(id) ?? Infinity;
     const bar = (from, to, alpha) => {
@@ -430,9 +421,8 @@ export class Chart {
       context.globalAlpha = alpha;
       context.fillRect(x, top, width, height);
     };
-    context.fillStyle = color;
-    const thick = id < 0 && height < 2 ? 2 : height;
-    if (thick !== height) [top, height] = [top - (thick - height) / 2, thick];
+    context.fillStyle = this.colors.groups[this.history.group(id)];
+    if (id < 0 && height < 2) [top, height] = [top - (2 - height) / 2, 2];
     for (const span of this.history.spansOf(id)) {
       const stop = span.stop || last;
       if (stop < this.window[0] || span.start > last) continue;
@@ -453,8 +443,8 @@ export class Chart {
   // Each condensation as a line from the first row that it took out to its own.
   drawEdges(context) {
     const last = Math.min(this.window[1], this.history.version + 1);
-    for (const change of this.history.changes.values()) {
-      if (change.kind === "request" || change.id + 1 < this.window[0] || change.id + 1 > last) continue;
+    for (const change of this.history.taking) {
+      if (change.id + 1 < this.window[0] || change.id + 1 > last) continue;
       const removed = this.history.removedBy.get(change.id);
       if (!removed) continue;
       let first = Infinity;
@@ -479,14 +469,7 @@ export class Chart {
       context.strokeStyle = this.colors.border;
       context.setLineDash([6, 3]);
       context.lineWidth = 1.5;
-      context.beginPath();
-      context.moveTo(x, sizesTop - 6);
-      context.lineTo(x, sizesTop + sizesHeight);
-      context.moveTo(x, livesTop);
-      context.lineTo(x, y);
-      context.moveTo(LEFT, y);
-      context.lineTo(LEFT + this.box.plotWidth, y);
-      context.stroke();
+      drawLines(context, [x, sizesTop - 6, x, sizesTop + sizesHeight], [x, livesTop, x, y], [LEFT, y, LEFT + this.box.plotWidth, y]);
       context.setLineDash([]);
       context.lineWidth = 1;
       this.borderLabels.push([at, x, y, `fork of ${printable(border.parent)}`]);
@@ -501,7 +484,6 @@ export class Chart {
 
   drawBorderLabels(context, taken) {
     context.font = `600 11px ${this.colors.font}`;
-    context.textBaseline = "middle";
     for (const [, x, y, words] of this.borderLabels) {
       const middle = y + 11 > this.box.livesTop + this.box.livesHeight - 6 ? y - 11 : y + 11;
       const leftward = x - LEFT - 14 > 90;
@@ -532,14 +514,13 @@ export class Chart {
     };
     this.drawBorderLabels(context, taken);
     context.textAlign = "right";
-    context.textBaseline = "middle";
     const bottom = this.box.livesTop + this.box.livesHeight - 7;
     // Write the first of these texts that there is room for, beside the row or, where a label is already, near it.
     const label = (came, texts, color, bold, least) => {
-      if (came < this.window[0] || came >= this.window[1]) return;
+      if (!this.isInWindow(came)) return;
       const place = this.place(came);
       const own = this.rows[place] !== undefined && this.history.came(this.rows[place]) === came;
-      const middle = this.y(own ? (this.tops[place] + this.tops[place + 1]) / 2 : this.tops[place]);
+      const middle = own ? this.rowMiddle(place) : this.y(this.tops[place]);
       context.font = `${bold ? "600 " : ""}11px ${this.colors.font}`;
       context.fillStyle = color;
       for (const shift of [0, -14, 14]) {
@@ -556,9 +537,7 @@ export class Chart {
       }
     };
     // Where there is not room for all, those that saved most.
-    const changes = Array.from(this.history.changes.values()).filter(
-      (change) => change.kind !== "request" && change.id >= this.window[0] && change.id < this.window[1],
-    );
+    const changes = this.history.taking.filter((change) => this.isInWindow(change.id));
     const saved = ({ id }) => this.history.total[id] - this.history.total[id + 1];
     const most = Math.floor(this.box.livesHeight / 36);
     const labelled = changes.length > most ? changes.sort((a, b) => saved(b) - saved(a)).slice(0, most) : changes;
@@ -632,7 +611,7 @@ export class Chart {
     for (const { id } of this.app.hits) {
       const place = this.place(id);
       if (place >= this.rows.length || this.rows[place] !== id) continue;
-      context.fillRect(LEFT - 4, this.y((this.tops[place] + this.tops[place + 1]) / 2) - 1, 5, 2);
+      context.fillRect(LEFT - 4, this.rowMiddle(place) - 1, 5, 2);
     }
   }
 
@@ -662,16 +641,7 @@ export class Chart {
     const labels = this.labelSpots
       .filter(([from, to, above]) => from - 3 < x && x < to + 3 && above < end)
       .sort((a, b) => a[2] - b[2]);
-    const line = () => {
-      context.beginPath();
-      context.moveTo(x, sizesTop - 4);
-      for (const [, , above, below] of labels) {
-        context.lineTo(x, above);
-        context.moveTo(x, below);
-      }
-      context.lineTo(x, end);
-      context.stroke();
-    };
+    const line = () => drawLines(context, ...labels.map(([, , above], place) => [x, labels[place - 1]?.[3] ?? sizesTop - 4, x, above]), [x, labels.at(-1)?.[3] ?? sizesTop - 4, x, end]);
     context.strokeStyle = this.colors.ground;
     context.lineWidth = 4;
     if (!dashed) line();
@@ -731,7 +701,6 @@ export class Chart {
     context.fill();
     context.fillStyle = this.colors.ground;
     context.textAlign = "center";
-    context.textBaseline = "middle";
     context.fillText(text, left + width / 2, y - 0.5);
   }
 
@@ -767,8 +736,8 @@ export class Chart {
 
   // The condensation whose line is under the pointer.
   edgeAt(x, y) {
-    for (const change of this.history.changes.values()) {
-      if (change.kind === "request" || Math.abs(this.x(change.id + 1) - x) > 4) continue;
+    for (const change of this.history.taking) {
+      if (Math.abs(this.x(change.id + 1) - x) > 4) continue;
       if (this.history.removedBy.has(change.id) && y < this.y(this.tops[this.place(change.id)]) + 8) return change.id;
     }
     return null;
@@ -837,6 +806,16 @@ function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
   for (const step of [1, 2, 5, 10]) if (step * power >= least) return Math.max(1, step * power);
   return 10 * power;
+}
+
+// Lines, each from a point to another.
+function drawLines(context, ...lines) {
+  context.beginPath();
+  for (const [x, y, toX, toY] of lines) {
+    context.moveTo(x, y);
+    context.lineTo(toX, toY);
+  }
+  context.stroke();
 }
 
 function fit(context, text, room) {

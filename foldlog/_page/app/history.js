@@ -108,10 +108,6 @@ export class History {
   }
 
   isShown(id, version) {
-    if (id >= 0 && !this.spans.has(id)) {
-      const left = this.columns.left[id];
-      return version > id && (left === 0 || left > version);
-    }
     return this.spanAt(id, version) !== undefined;
   }
 
