@@ -21,7 +21,7 @@ from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, is_same, joined, mended
-from foldlog.eventstore import Action, Annotation, Event, InvalidArgument, Observation
+from foldlog.eventstore import Action, Annotation, Event, InvalidArgument, Observation, Retraction
 from foldlog.eventstore.codec import Encoded
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -337,7 +337,7 @@ class Source:
         readable = (each.value for each in records if _is_readable(each))  # a decoder counts only these
         decoder = self.rules.reader(readable, options)
         self._find_all(str(self.path), options)
-        is_sent: bool | None = None  # None while there is no event
+        sent = bytearray(1)  # whether something is, for each version
         number, left = 0, iter(records)
         while some := list(islice(left, 1 if self._held is None else _TOGETHER)):
             read: list[tuple[Any, list[Event]]] = []
@@ -350,6 +350,7 @@ class Source:
                     continue
                 if number < len(starts):
                     decoder.skip_to(starts[number])
+                    sent.extend(sent[-1:] * (decoder.next_id + 1 - len(sent)))
                 try:
                     events = decoder.events(located.value)
                 except NotAnEvent as error:
@@ -359,7 +360,9 @@ class Source:
                 number += 1
                 if options.findings:
                     self._find_all(located.place, options)
-                is_sent = is_sent or any(map(_is_sent, events))
+                for event in events:
+                    is_known = sent[event.version] if isinstance(event, Retraction) else sent[-1]
+                    sent.append(is_known or _is_sent(event))
                 read.append((located.value, events))
             for record, events in read:
                 keep(record, events, self.format, parsed=True)
@@ -367,7 +370,7 @@ class Source:
                     if event.origin is not None:  # it happened before the import, at no known time
                         force_setattr(event.origin, "time", event.origin.time or "")
             yield from read
-        if is_sent is False:
+        if len(sent) > 1 and not sent[-1]:
             self._find(str(self.path), _NOTHING_SENT.format(self.format))
 
     def tell(self, problem: str) -> None:

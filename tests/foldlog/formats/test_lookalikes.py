@@ -287,6 +287,16 @@ def test_a_history_of_which_nothing_can_be_sent_is_a_finding(format, record, tmp
     assert f"is read as {format}, and nothing of it can be sent to a model" in finding.problem
 
 
+def test_a_history_that_was_taken_back_whole_is_a_finding_until_it_goes_on(tmp_path):
+    asked = {"id": "g1", "timestamp": "2026-03-01T10:00:00.000Z", "type": "user", "content": "hi"}
+    begun = {"sessionId": "s", "projectHash": "p", "startTime": asked["timestamp"], "kind": "main"}
+    records = [begun, asked, {"$rewindTo": "g1"}, {**asked, "id": "g2"}]
+    for count, findings in ((2, 0), (3, 1), (4, 0)):
+        (source,) = open_sources([lines(tmp_path / "a.jsonl", records[:count])])
+        assert (source.format, len(list(source.events())) >= count) == ("gemini-cli", True)
+        assert ["nothing of it can be sent" in each.problem for each in source.findings] == [True] * findings
+
+
 def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_path):
     """A line with spans makes no other log a trace. The file of a task tells whose its messages are, also if each is a
     chat message.
