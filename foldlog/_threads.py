@@ -103,8 +103,13 @@ class ThreadPool:
             if self._idle <= 0 and len(self._threads) < self._threads_max:
                 number = len(self._threads) + 1
                 thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                try:
+                    thread.start()
+                    self._threads.append(thread)
+                except RuntimeError:  # the system has no more: the others make the call
+                    if not self._threads:
+                        raise
+                    self._idle -= 1
             else:
                 self._idle -= 1
         self._calls.put(call)

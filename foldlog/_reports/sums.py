@@ -11,11 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct, to_builtins
 from msgspec.structs import asdict, replace
 
-from foldlog._documents import (
-    ConversationDocument,
-    ModelDocument,
-    SpentDocument,
-)
+from foldlog._documents import ConversationDocument, ModelDocument, SpentDocument
 from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.of_one import Counting, Sums, own_sums, sums_of
@@ -23,12 +19,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed
 from foldlog.condensers import event_tokens
-from foldlog.eventstore import (
-    ConversationErased,
-    ConversationRow,
-    EventStoreError,
-    Store,
-)
+from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
 SUMS = "sums", 27

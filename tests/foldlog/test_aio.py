@@ -126,6 +126,26 @@ class Slow(Condenser):
         return view
 
 
+async def test_calls_share_the_threads_that_the_system_has(histories, monkeypatch):
+    gate, start = Gate(), threading.Thread.start
+
+    def begin(thread):
+        if gate.held:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", begin)
+        async with anyio.create_task_group() as group:
+            group.start_soon(histories._stepping.run, gate.pass_through)
+            await until(gate.reached.is_set)
+            for _ in range(4):
+                group.start_soon(histories._stepping.run, gate.pass_through)
+            await until(lambda: histories._stepping._idle == -4)
+            gate.opened.set()
+    assert len(gate.held) == 5
+
+
 async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
