@@ -153,7 +153,6 @@ FORMAT = Format(
     decoder=ResponsesDecoder,
     encoder=_Encoder,
     live=True,
-    parts=("output",),
     source_id=lambda record: None if kind_of(record) == "item_reference" else within(record, "id"),
     time=None,
     marks_errors=False,

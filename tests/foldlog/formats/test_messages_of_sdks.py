@@ -663,3 +663,15 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
     assert roles == ["user", "assistant", "tool", "user"]
     assert list(map(used, calls_of_imported(events, "openai-responses"))) == [(10, None, 5, 0.5)]
     assert list(encode(events, "openai-responses")) == records
+
+
+def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
+    asked = {"type": "function_call", "id": "f", "call_id": "c", "name": "measure", "arguments": "{}"}
+    output = [{"type": "input_text", "text": "9 km"}]
+    call, result = decode(
+        [asked, {"type": "function_call_output", "call_id": "c", "output": output}], "openai-responses"
+    )
+    encoder = Encoder("openai-responses")
+    assert encoder.shown([call], [call]) == [asked]
+    (shown,) = encoder.shown([replace(result, content="cleared")], [result])
+    assert (shown["type"], shown["call_id"], shown["output"]) == ("function_call_output", "c", "cleared")
