@@ -214,8 +214,7 @@ def is_rewriting(event: Event) -> bool:
 
 def is_replacing(event: Event) -> bool:
     """Return whether an event takes back what its source no longer has, or has again."""
-    reasons = _REASON, WRITTEN_AGAIN
-    return isinstance(event, Retraction) and event.reason in reasons and event.origin is not None
+    return isinstance(event, Retraction) and event.reason in (_REASON, WRITTEN_AGAIN) and event.origin is not None
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
@@ -224,13 +223,14 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
     """
     retractions = [each for each in structural if isinstance(each, Retraction) and each.id < version]
     kept, of_source = (intervals_kept(filter(of, retractions), version) for of in (is_replacing, is_rewriting))
+    in_source = [each for each in retractions if is_rewriting(each) or contains(of_source, each.id)]
 
     def stands(event: Event) -> bool:
         if event.origin is None or contains(kept, event.id):
             return True
-        later = islice(retractions, bisect_left(retractions, event.id, key=lambda each: each.id), None)
-        first = next(each for each in later if each.version <= event.id)
-        return contains(of_source, event.id) and not is_replacing(first)
+        later = islice(in_source, bisect_left(in_source, event.id, key=lambda each: each.id), None)
+        first = islice((each for each in later if each.version <= event.id), 1)
+        return contains(of_source, event.id) and not any(map(is_replacing, first))
 
     return stands
 

@@ -19,7 +19,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Placed
 from foldlog._formats.record import at as located_at
 from foldlog._formats.registry import FORMATS
-from foldlog._formats.rewritten import is_rewriting
+from foldlog._formats.rewritten import WRITTEN_AGAIN, is_rewriting, standing_in
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog._reports import overview
@@ -105,6 +105,17 @@ def test_the_store_and_its_figures_follow_its_source(name, at):
                 if import_source(fresh, source(name, records)).version:
                     assert figures(store) == figures(fresh)
             assert import_source(store, source(name, records)).added == 0
+
+
+@pytest.mark.parametrize("gone, kept, stands", [(None, WRITTEN_AGAIN, False), (WRITTEN_AGAIN, None, True)])
+def test_what_an_event_was_taken_back_by_is_what_its_source_still_tells(gone, kept, stands):
+    origin = Origin(format="gemini-cli")
+    steps = (0, gone), (1, "the source was rewritten"), (0, kept), (0, WRITTEN_AGAIN)
+    retractions = [
+        Retraction(id=id, version=version, reason=reason, origin=origin)
+        for id, (version, reason) in enumerate(steps, start=1)
+    ]
+    assert standing_in(retractions, 5)(Message(id=0, source="user", content="x", origin=origin)) is stands
 
 
 def chatgpt(texts, changed):
