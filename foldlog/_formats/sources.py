@@ -15,7 +15,7 @@ from foldlog._formats.blocks import is_blank
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, files_below, state_of
-from foldlog._formats.files.histories import Look, histories, no_look
+from foldlog._formats.files.histories import Look, histories, no_look, told_by
 from foldlog._formats.format import Format, Options
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
@@ -66,9 +66,10 @@ class Sources:
                 if isinstance(each, Found | Unchanged):
                     return chain(iter((*passed, each)), found), state  # it lets go of the first when it was taken
                 passed.append(each)
+            findings = (each for each in passed if isinstance(each, ImportFinding))
+            problem = next(chain(findings, told_by(files_below(path))), None)
         except OSError as error:
             raise NotAHistory(path, f"cannot be read: {error.strerror}") from error
-        problem = next((each for each in passed if isinstance(each, ImportFinding)), None)
         if problem is not None:
             raise NotAHistory(path, f"holds no history that can be imported; {problem}")
         raise NotAHistory(

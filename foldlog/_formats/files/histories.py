@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -98,12 +98,23 @@ def _beginning(path: Path) -> bytes:
     return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8) if path.is_file() else b""
 
 
-def _what_database(path: Path) -> str:
-    """Return what a SQLite database is."""
-    tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    if (other := lookalike_of_tables(tables)) is not None:
-        return what_it_is(other)
-    return "is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep"
+def told_by(paths: Iterable[str]) -> Iterator[ImportFinding]:
+    """Yield what these files are, where their first bytes tell that each is a database, or of a known program."""
+    for path in map(Path, paths):
+        is_closed = open_database(path) is not None or not os.access(path, os.R_OK)
+        if not is_closed and (why := _told_by(path, _beginning(path))):
+            yield ImportFinding(str(path), why)
+
+
+def _told_by(path: Path, begin: bytes) -> str:
+    other = lookalike_of_text(begin)
+    if begin.startswith(SQLITE):
+        if is_store(path):
+            return f"is a store; 'foldlog copy {path} TO' copies its conversations"
+        tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        if (other := lookalike_of_tables(tables)) is None:
+            return "is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep"
+    return "" if other is None else what_it_is(other)
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
@@ -201,13 +212,10 @@ class _File:
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
-        if begin.startswith(SQLITE):
-            ours = f"is a store; 'foldlog copy {self._path} TO' copies its conversations"
-            raise NotAHistory(self._path, ours if is_store(self._path) else _what_database(self._path))
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
-        if (other := lookalike_of_text(begin)) is not None:
-            raise NotAHistory(self._path, what_it_is(other))
+        if why := _told_by(self._path, begin):
+            raise NotAHistory(self._path, why)
         lines = JsonLines(self._path)
         return self._in_rows(lines, lines, are_lines=True) if self._is_lines(begin) else self._in_document()
 

@@ -218,8 +218,10 @@ def test_documents_databases_and_texts_are_refused_by_their_names_too(tmp_path):
     named |= {qwen: "Qwen Code of 2025", deepseek: "DeepSeek"}
     named[request] = "a request to a model, with its system prompt beside the messages"
     for path, name in named.items():
-        with pytest.raises(NotAHistory, match=f"{name}, which foldlog cannot import"):
-            open_sources([path])
+        (folder := path.with_suffix("")).mkdir()
+        for each in (path.rename(folder / path.name), folder):
+            with pytest.raises(NotAHistory, match=f"{name}, which foldlog cannot import"):
+                open_sources([each])
 
 
 def test_one_record_among_others_decides_nothing(tmp_path):
