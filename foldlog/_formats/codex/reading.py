@@ -35,7 +35,9 @@ they are part of every request.
 _IS_BASE = {"instructions": "base"}
 """What ``meta`` says of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
-"""The fields of what one agent says to another. A turn begins with it, as with a message of the user."""
+_SAYS = "agent_message"
+"""The fields of what one agent says to another, and its type. A turn begins with it, as with a message of the user."""
+_SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
 """The number of the last texts that are searched for instructions."""
@@ -91,7 +93,7 @@ class CodexDecoder(FollowingDecoder):
             return
         named = payload.get("type") if line in _ITEMS else line
         name = named if type(named) is str else line
-        if (line == "response_item" or payload.keys() >= _AGENTS) and _read_item(read, payload):
+        if line in _SHOWN and _read_item(read, payload):
             return
         if line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
             model = {"model": payload["model"]} if type(payload.get("model")) is str else {}
@@ -157,7 +159,7 @@ class CodexDecoder(FollowingDecoder):
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     """Add the event of an item of the model's API, if a model is shown it."""
-    if payload.keys() >= _AGENTS:
+    if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         told = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(told, "what an agent says")))
         return True

@@ -114,6 +114,8 @@ def test_what_another_agent_says_is_shown_and_begins_a_turn():
     assert shown(read(*turns)) == ["You are", "count", "1", "<a>now b</a>", (secret,), "2"]
     back = record("event_msg", {"type": "thread_rolled_back", "num_turns": 2})
     assert shown(read(*turns, back, *said("c"))) == ["You are", "count", "1", "c"]
+    others = [record("event_msg", {"type": "agent_message", **names}), item("function_call", call_id="a", **names)]
+    assert [type(each) for each in read(BASE, *others)[1:]] == [Annotation, Action]
     assert shown(read(*turns, compacted("", more["payload"]))) == ["You are", "<a>now b</a>"]
 
 
