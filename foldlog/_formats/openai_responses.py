@@ -60,7 +60,8 @@ def matches(record: Any) -> bool:
     return any(type(part) is str and part in _PARTS for part in parts)
 
 
-_is_typed, _has_role, _is_response = has(type=str), has(role=str), has(object=str, output=list)
+_is_typed, _has_role = has(type=str), has(role=str)
+_is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:

@@ -653,7 +653,8 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
         "output": [{"type": "reasoning", "id": "r", "summary": []}, said, call],
         **used_up,
     }
-    result = {"type": "function_call_output", "call_id": "c", "output": "a.py"}
+    output = {"object": "item", "output": [{"type": "input_text", "text": "a.py"}]}
+    result = {"type": "function_call_output", "call_id": "c", **output}
     records = [{"role": "user", "content": "fix"}, response, result, {"role": "exit", "content": "done"}]
     assert detect(records) == "openai-responses"
     events = list(decode(records, "openai-responses"))
