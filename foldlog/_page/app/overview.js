@@ -51,24 +51,25 @@ export class Overview {
     });
   }
 
-  // Ask again, and once more while figures are still counted.
+  // Ask again, and once more while figures are still counted or were not answered.
   async refresh() {
     if (this.asking) return;
     this.asking = true;
+    let isFinal = false;
     try {
       const [list, fleet] = await Promise.all([ask("conversations"), ask("fleet")]);
       this.all = list.conversations;
       this.names = distinguished(this.all);
-      this.total = list.total;
-      this.counted = list.counted;
       this.showFleet(fleet);
       if (this.reply) this.showHits();
       this.choose();
+      this.counted = Math.min(list.counted, fleet.counted); // either may be the older one
+      isFinal = this.counted >= list.total;
     } finally {
       this.asking = false;
+      clearTimeout(this.again);
+      if (!isFinal) this.again = setTimeout(() => this.follow(), 700);
     }
-    clearTimeout(this.again);
-    if (this.counted < this.total) this.again = setTimeout(() => this.follow(), 700);
   }
 
   // Refresh what is shown already. Where that fails it stays, and the reader sees that it is not live.
