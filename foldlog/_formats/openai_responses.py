@@ -88,6 +88,7 @@ class ResponsesDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         if _is_response(record):
+            self._response = None  # this one begins
             read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
             for item in dicts_in(record["output"]):
                 self._read_item(read, item, COMMENTARY)

@@ -664,6 +664,8 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
     assert roles == ["user", "assistant", "tool", "user"]
     assert list(map(used, calls_of_imported(events, "openai-responses"))) == [(10, None, 5, 0.5)]
     assert list(encode(events, "openai-responses")) == records
+    twice = decode([response, {**response, "output": [said, {**call, "call_id": "d"}]}], "openai-responses")
+    assert len({event.response_id for event in twice if isinstance(event, Action)}) == 2
 
 
 def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
