@@ -42,6 +42,7 @@ _Part = dict[str, Any]
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
 """Fields of a session that never change."""
+_CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
 _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 
 
@@ -57,8 +58,10 @@ class _Documents(FileReader):
 
 def _matches(record: Any) -> bool:
     """Return whether a record is a session, a change of it, or a message of its types with time and content."""
-    if not accepts(record) or "id" not in record:
-        return accepts(record)
+    if not accepts(record):
+        return False
+    if "id" not in record:
+        return type(changed := record.get("$set")) is not dict or not _CHANGING.isdisjoint(changed)
     return record["type"] in _TYPES and type(record.get("timestamp")) is str and "content" in record
 
 

@@ -41,6 +41,7 @@ _NAMES = frozenset(
         *("condensation", "condensation_request", "task_tracking", "loop_recovery", "agent_state_changed", "condense"),
     )
 )
+_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))  # the last two without "args" in the oldest files
 
 
 def _matches(record: Any) -> bool:
@@ -55,8 +56,9 @@ def _matches_one(record: Any) -> bool:
         return False
     action, observation = record.get("action"), record.get("observation")
     if type(action) is str:
-        return action in _NAMES or type(record.get("args")) is dict
-    return type(observation) is str and (observation in _NAMES or "content" in record or "extras" in record)
+        told = record.keys() & (_OF_ACTIONS if action in _NAMES else {"source", "message"})
+        return told != set() and (action in _NAMES or type(record.get("args")) is dict)
+    return type(observation) is str and "content" in record and (observation in _NAMES or "extras" in record)
 
 
 def _accepts(record: Any) -> bool:

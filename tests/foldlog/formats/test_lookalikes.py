@@ -224,10 +224,17 @@ def test_documents_databases_and_texts_are_refused_by_their_names_too(tmp_path):
                 open_sources([each])
 
 
-def test_one_record_among_others_decides_nothing(tmp_path):
+def test_what_other_programs_write_too_decides_nothing(tmp_path):
     log = [{"type": "log", "n": number} for number in range(5)]
     item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-    for records in ([*log, item], [item, *log], [*log * 20, item]):
+    audit, change = {"action": "read", "user": "bob"}, {"$set": {"name": "x"}}
+    weather, failure, hook = (
+        {"observation": "sun", "content": "x"},
+        {"observation": "error"},
+        {"action": "a", "args": {}},
+    )
+    others = [[each] * 3 for each in (audit, change, weather, failure, hook)]
+    for records in ([*log, item], [item, *log], [*log * 20, item], *others, *([one] for one, *_ in others)):
         with pytest.raises(NotAHistory, match="holds no event of a format"):
             open_sources([lines(tmp_path / "a.jsonl", records)])
 
