@@ -34,10 +34,10 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has a known kind, or the fields that every event has."""
-    if not accepts(record):
+    """Return whether ``record`` has an id, and a known kind or the other fields that every event has."""
+    if not accepts(record) or "id" not in record:
         return False
-    return record["kind"].endswith(_ENDINGS) or ("id" in record and ("timestamp" in record or "source" in record))
+    return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:

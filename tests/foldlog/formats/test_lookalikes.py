@@ -233,7 +233,8 @@ def test_what_other_programs_write_too_decides_nothing(tmp_path):
         {"observation": "error"},
         {"action": "a", "args": {}},
     )
-    others = [[each] * 3 for each in (audit, change, weather, failure, hook)]
+    pod = {"kind": "Event", "source": {"component": "x"}, "metadata": {"uid": "a"}}
+    others = [[each] * 3 for each in (audit, change, weather, failure, hook, pod)]
     for records in ([*log, item], [item, *log], [*log * 20, item], *others, *([one] for one, *_ in others)):
         with pytest.raises(NotAHistory, match="holds no event of a format"):
             open_sources([lines(tmp_path / "a.jsonl", records)])
