@@ -981,10 +981,13 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """Calls of one tool, and how many observations of it are errors, None where no source says which are."""
+    """Calls of one tool, and how many observations of it are errors, None where no source says which are, and a lower
+    bound where some ``unmarked`` are of sources that do not say it.
+    """
 
     calls: int = 0
     errors: int | None = 0
+    unmarked: int = 0
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):

@@ -59,6 +59,8 @@ class Counts(Struct):
         self.findings += other.findings
         self.marked += other.marked
         self.unmarked += other.unmarked + (other.words if other.errors is None else 0)
+        if other.errors is None:
+            other = replace(other, tools={name: replace(one, unmarked=one.calls) for name, one in other.tools.items()})
         for name in ("events", "tools", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
         self._happened(other.first_at)
@@ -66,10 +68,8 @@ class Counts(Struct):
 
     def _happened(self, at: datetime | None) -> None:
         if at is not None:
-            if self.first_at is None or in_utc(at) < in_utc(self.first_at):
-                self.first_at = at
-            if self.last_at is None or in_utc(at) > in_utc(self.last_at):
-                self.last_at = at
+            self.first_at = min(self.first_at or at, at, key=in_utc)
+            self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _answered(self, event: Observation) -> str:
         """Return the tool of the call that a result answers: of those with its id the newest; without an id the first
@@ -105,6 +105,7 @@ class Counts(Struct):
                 self.marked += kind != "user"
             elif type(event) is Observation:
                 self.unmarked += 1
+                sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(unmarked=1)})
             else:
                 self.words += 1
         elif type(event) is CondensationAction:

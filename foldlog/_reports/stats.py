@@ -28,8 +28,9 @@ class Stats(Counts):
     view_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.errors is None:
-            self.tools = {name: replace(tool, errors=None) for name, tool in self.tools.items()}
+        for name, tool in [*self.tools.items()]:
+            if self.errors is None or (not tool.errors and 0 < tool.calls <= tool.unmarked):
+                self.tools = {**self.tools, name: replace(tool, errors=None)}
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         """Return the figures for programs; ``conversation`` is the only one, if there is only one."""

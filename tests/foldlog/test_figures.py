@@ -188,7 +188,7 @@ def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(
     stats = foldlog("stats", "c", "--json").document
     told = {name: count for name, count in stats["events"].items() if name != "redaction"}
     assert told == {"total": 5 + is_redacted, "annotation": 1, "user": 1, "action": 1, "error": 1, "condensation": 1}
-    assert stats["tools"] == {"shell": {"calls": 1, "errors": 1}}
+    assert stats["tools"] == {"shell": {"calls": 1, "errors": 1, "unmarked": 0}}
     (listed,) = foldlog("list", "--long", "--json").document["conversations"]
     assert (listed["events"], listed["errors"]) == (5 + is_redacted, 1)
     with library.open("foldlog.db") as histories:

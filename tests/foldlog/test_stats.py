@@ -105,6 +105,19 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
     assert [row["errors"] for row in ordered] == [0, 0, 0, 1, 1, None, None, None]
 
 
+def test_errors_of_a_tool_are_known_where_its_own_results_are_marked(foldlog):
+    with open_histories("foldlog.db") as histories:
+        for name, tool in (("swe-agent", "run"), ("codex", "edit")):
+            result = Observation(content="no", call_id="a", is_error=tool == "edit", origin=Origin(format=name))
+            histories[name].append([Action(tool=tool, call_id="a"), result])
+        pasted = Message(source="user", content="127", origin=Origin(format="swe-agent"))
+        histories["pasted"].append([Action(tool="bash", call_id="a"), pasted])
+    tools = foldlog("stats", "--json").document["tools"]
+    assert {name: each["errors"] for name, each in tools.items()} == {"run": None, "edit": 1, "bash": None}
+    shown = foldlog("stats").out
+    assert re.findall(r"errors unknown|\d\+? errors?", shown) == ["1+ error", "1 error", *["errors unknown"] * 2]
+
+
 def test_condensations_are_counted_by_strategy():
     told = {"condenser": "digest", "tokens_before": 900, "tokens_after": 300, "cost": 0.1}
     declined = {"outcome": "declined", "reason": "nothing to spare"}

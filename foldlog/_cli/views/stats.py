@@ -14,6 +14,7 @@ from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import COST, TOKENS, Column, print_rows
+from foldlog._documents import ToolDocument
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
@@ -68,19 +69,17 @@ def _show(stats: Stats, title: str) -> None:
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
-    some = "+" if stats.unmarked or stats.findings else ""
-    known = f", {_errors(stats.errors, some)}" if stats.errors or some else ""
-    errors = ", errors unknown" if stats.errors is None else known
+    errors = _errors(stats, bool(stats.findings))
     name = terminal.printable(title, one_line=True)
     console.print(
-        Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors}{when}", style="bold"),
+        Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors and f', {errors}'}{when}", style="bold"),
         soft_wrap=not terminal.has_edge(),
     )
     _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
         "calls by tool",
-        [(tool, one.calls, _errors(one.errors, some) if one.errors else "") for tool, one in tools[:_TOOLS]],
+        [(tool, one.calls, _errors(one, bool(stats.findings))) for tool, one in tools[:_TOOLS]],
         left_out=len(tools) - _TOOLS,
     )
     if len(stats.days) > 1:
@@ -91,9 +90,12 @@ def _show(stats: Stats, title: str) -> None:
     _show_view(stats)
 
 
-def _errors(number: int | None, some: str) -> str:
-    """Return ``2 errors``, with + for ``some`` of which it is not known."""
-    return count(number or 0, "error").replace(" ", f"{some} ")
+def _errors(one: Stats | ToolDocument, is_part: bool) -> str:
+    """Return ``2 errors``, with + where there may be more; an empty text where there is none."""
+    if one.errors is None:
+        return "errors unknown"
+    some = "+" if one.unmarked or is_part else ""
+    return count(one.errors, "error").replace(" ", f"{some} ") if one.errors or some else ""
 
 
 def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:
