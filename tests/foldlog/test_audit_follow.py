@@ -126,7 +126,8 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
 
 
 def test_following_needs_a_file_and_the_whole_store(foldlog: Any):
-    for wrong in (["--follow"], ["c1", "--follow", "--to", "a.db"], ["--follow", "--json", "--to", "a"]):
+    others = (["c1"], ["--json"], ["--repair"])
+    for wrong in (["--follow"], *([*each, "--follow", "--to", "a"] for each in others)):
         ran = foldlog("audit", *wrong)
         assert (ran.status, "--follow needs --to FILE" in ran.err) == (2, True)
 

@@ -64,7 +64,7 @@ def run(
     if start and (conversations or follow):
         raise Refused("--from goes on with an audit of all conversations; leave out the names and --follow")
     if follow:
-        _follow(db, to, conversations, as_json)
+        _follow(db, to, alone=not (conversations or repair or as_json))
         return
     from foldlog._reports.audit_file import check_target
 
@@ -141,10 +141,10 @@ def _warn_of(results: Mapping[str, AuditedDocument | EventStoreError]) -> None:
             terminal.warn(f"conversation {name!r}, revision of version {each.version}: {each.problem}")
 
 
-def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> None:
+def _follow(db: str, to: Path | None, *, alone: bool) -> None:
     """Keep the audit database up to date until Ctrl-C, with the eventsourcing library's runner."""
-    if to is None or conversations or as_json:
-        raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
+    if to is None or not alone:
+        raise Refused("--follow needs --to FILE, and follows the store; leave out conversations, --repair and --json")
     from foldlog._follower import Follower
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
