@@ -24,7 +24,7 @@ from foldlog._formats.blocks import (
     with_results,
 )
 from foldlog._formats.packing import json_text
-from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, text_or_empty, text_or_none
+from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, text_or_empty, text_or_none, within
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
@@ -82,6 +82,14 @@ def is_message_item(item: Part) -> bool:
 def unknown(role: str) -> str:
     """Return what is wrong with a message whose role is not one of ``ROLES``."""
     return f"the role {short(role)} is not known; use assistant, user, system, developer or tool"
+
+
+def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
+    """Return a result with the exit code of its command, where mini-SWE-agent wrote that beside it."""
+    code = within(record, "extra", "returncode")
+    if code is None or not isinstance(event, Observation):
+        return event
+    return replace(event, is_error=code != 0, extras={"exit_code": code})
 
 
 def spoken(role: str, content: Content) -> Event:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.lookalikes import lookalike_of_record
-from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown
+from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown, with_exit_code
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import (
     NotAnEvent,
@@ -141,9 +141,7 @@ class OpenAIChatDecoder(FollowingDecoder):
             read.tell(told.get("model"), extra.get("cost") or None if cost is None else cost, told.get("usage"))
         for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
-                if isinstance(event, Observation) and (code := extra.get("returncode")) is not None:
-                    event = replace(event, is_error=code != 0, extras={"exit_code": code})
-                read.take(event)
+                read.take(with_exit_code(event, record))
         read.close("reply", None)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
-from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown
+from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown, with_exit_code
 from foldlog._formats.pairs import CallItems, RepliesEncoder
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
@@ -99,11 +99,11 @@ class ResponsesDecoder(FollowingDecoder):
     def _read_item(self, read: RecordEvents, record: dict[str, Any], phase: Any) -> None:
         event = READER.item(record)
         if event is not None:
-            read.take(event, phase)
+            read.take(with_exit_code(event, record), phase)
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
-        own = ("type",) if read.origin.id is None else ("type", "id")
-        data = {key: value for key, value in record.items() if key not in own}
+        is_own = read.origin.id is not None and read.origin.id == record.get("id")
+        data = {key: value for key, value in record.items() if key != "type" and not (key == "id" and is_own)}
         read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 

@@ -648,13 +648,10 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look"}]}
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "bash", "arguments": "{}"}
     used_up = {"model": "m", "usage": {"input_tokens": 10, "output_tokens": 5}, "extra": {"cost": 0.5}}
-    response = {
-        "object": "response",
-        "output": [{"type": "reasoning", "id": "r", "summary": []}, said, call],
-        **used_up,
-    }
+    thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "z"}
+    response = {"object": "response", "id": "resp", "output": [thought, said, call], **used_up}
     output = {"object": "item", "output": [{"type": "input_text", "text": "a.py"}]}
-    result = {"type": "function_call_output", "call_id": "c", **output}
+    result = {"type": "function_call_output", "call_id": "c", **output, "extra": {"returncode": 1}}
     records = [{"role": "user", "content": "fix"}, response, result, {"role": "exit", "content": "done"}]
     assert detect(records) == "openai-responses"
     events = list(decode(records, "openai-responses"))
@@ -662,6 +659,8 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
     assert sources == ["user", "agent", "agent", "environment", "environment"]
     roles = [message["role"] for message in View.from_events(events).to_messages()]
     assert roles == ["user", "assistant", "tool", "user"]
+    assert thought in View.from_events(events).to_messages("responses")
+    assert [event.is_error for event in events if isinstance(event, Observation)] == [True]
     assert list(map(used, calls_of_imported(events, "openai-responses"))) == [(10, None, 5, 0.5)]
     assert list(encode(events, "openai-responses")) == records
     twice = decode([response, {**response, "output": [said, {**call, "call_id": "d"}]}], "openai-responses")
