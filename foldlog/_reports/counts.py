@@ -105,7 +105,8 @@ class Counts(Struct):
                 self.marked += kind != "user"
             elif type(event) is Observation:
                 self.unmarked += 1
-                sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(unmarked=1)})
+                if (name := event.tool or tool) in self.tools:  # not so where the call is a copy
+                    sum_up(self.tools, {name: ToolDocument(unmarked=1)})
             else:
                 self.words += 1
         elif type(event) is CondensationAction:
