@@ -448,7 +448,7 @@ def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
         for _ in range(2):
             told = foldlog("stats", *names, "--json").document
             assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
-            assert told["tools"] == {"run": {"calls": errors, "errors": errors}}
+            assert told["tools"] == {"run": {"calls": errors, "errors": errors, "unmarked": 0}}
             assert told["condensations"] == {"digest": to_builtins(digest)}
     with open_existing("foldlog.db", only_read=True) as store, serving(store) as served:
         told = fleet(served)
