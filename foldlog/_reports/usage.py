@@ -7,7 +7,7 @@ annotations.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
@@ -222,12 +222,16 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
-    by more than that, the log lacks calls. A log that was edited has the same total at the same time again.
+    by more than that, the log lacks calls. A log that was edited has the same totals again, and one that was forked
+    from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
     """
-    model, seen = UNNAMED, _inner(None)
+    model, seen, ancestor = UNNAMED, _inner(None), None
+    times = Counter[float]()
     for event in events:
         if isinstance(event, SystemMessage):
             model = event.meta.get("model", model)
+        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
+            ancestor = within(getattr(event, "data", None), "forked_from_id") or id_of_source(event) or ancestor
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
         if event.name == "turn_context":
@@ -238,7 +242,9 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
             call = _told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
-            yield _at_total(call, total)
+            times[_tokens(total)] += 1
+            named = f"{ancestor} {_tokens(total)} {times[_tokens(total)]}"
+            yield call._replace(reply=named) if ancestor else _at_total(call, total)
             seen = total
 
 

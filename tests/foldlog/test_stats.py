@@ -276,6 +276,42 @@ def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
     assert sum(each["prompt_tokens"] for each in usage) == 5 * 35
 
 
+def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
+    """Codex writes the copies at the time of the fork, after the line of the fork itself; a fork may be forked."""
+
+    def line(at, kind, **payload):
+        return {"timestamp": f"2026-03-0{at}T10:00:00Z", "type": kind, "payload": payload}
+
+    def called(at, total):
+        info = {
+            "total_token_usage": {"total_tokens": total},
+            "last_token_usage": {"input_tokens": 35, "output_tokens": 0},
+        }
+        return line(at, "event_msg", type="token_count", info=info)
+
+    def begun(at, name, **more):
+        return line(at, "session_meta", id=name, base_instructions={"text": "You act."}, **more)
+
+    first = [begun(1, "a"), called(1, 35), called(1, 70)]
+    second = [
+        begun(2, "b", forked_from_id="a"),
+        *({**each, "timestamp": "2026-03-02T10:00:00Z"} for each in first),
+        called(2, 105),
+    ]
+    third = [
+        begun(3, "c", forked_from_id="b"),
+        *({**each, "timestamp": "2026-03-03T10:00:00Z"} for each in second),
+        called(3, 140),
+    ]
+    alone = [begun(1, "d"), called(1, 35)]
+    for name, records in zip("abcd", (first, second, third, alone), strict=True):
+        write(f"{name}.jsonl", records)
+        assert foldlog("import", f"{name}.jsonl").status == 0
+    spent = foldlog("stats", "--json").document["spent"]
+    assert (spent["calls"], spent["prompt_tokens"]) == (5, 5 * 35)
+    assert foldlog("stats", "c", "--json").document["spent"]["calls"] == 4
+
+
 def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write, tmp_path):
     """As costs are: a log of Codex lacks calls, a call of ours tells its cost alone, and a reply of Claude Code that no
     line ends has more tokens than its beginning. So may one that pi aborted. A copy with an unreadable record marks
