@@ -22,7 +22,7 @@ from foldlog.condensers import event_tokens
 from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
-SUMS = "sums", 29
+SUMS = "sums", 30
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 102

@@ -97,6 +97,8 @@ _OF_ALL = ("agent-framework", "openhands-v0")
 """Formats in which the usage of a reply is that of those before it, too."""
 _UNORDERED = ("openhands-v1",)
 """Formats in which no order says of which replies a total is."""
+_FORKS_WITH_NEW_IDS = ("opencode",)
+"""Formats of programs that fork a history by copying its replies under new ids: their time, tokens and cost stay."""
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -177,7 +179,7 @@ def calls_of_imported(
         imported = untold.watched(imported, format, start)
     for call in _READERS.get(format, _of_replies)(imported):
         untold.told = call.event_id
-        yield call
+        yield _at_total(call, {**call.usage, "cost": call.cost}) if format in _FORKS_WITH_NEW_IDS and call.at else call
 
 
 def counts_on(format: str) -> bool:

@@ -176,6 +176,17 @@ def test_usage_and_cost_of_a_response_are_counted_once(foldlog, tmp_path):
     assert (model["model"], model["calls"], model["prompt_tokens"], model["cost"]) == ("m-1", 8, 936, 0.07)
 
 
+def test_a_fork_has_copies_under_new_ids_which_count_once(foldlog, tmp_path):
+    forked = json.loads(json.dumps(RECORDS).replace("ses_1", "ses_2").replace("msg_", "msg_9"))
+    more = copy.deepcopy(forked[-2])
+    more["info"] |= {"id": "msg_999", "time": {"created": more["info"]["time"]["created"] + 1}}
+    exported(tmp_path / "a.json", RECORDS)
+    exported(tmp_path / "b.json", [*forked[:-1], more, forked[-1]])
+    assert foldlog("import", "a.json", "b.json").status == 0
+    spent = [foldlog("stats", *one, "--json").document["spent"] for one in (["ses_1"], ["ses_2"], [])]
+    assert [(each["calls"], each["cost"]) for each in spent] == [(8, 0.07), (9, 0.08), (9, 0.08)]
+
+
 @pytest.mark.parametrize("make", [exported, stored, database])
 def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
     path = make(tmp_path / ("opencode.db" if make is database else "storage" if make is stored else "e.json"), IN_ORDER)
