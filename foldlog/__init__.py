@@ -42,6 +42,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py                       what is in a value of JSON, at any depth
     _open_files.py                   read a file that may be open in this process
+    _compressed.py                   read a file that is compressed with zstd
     _lease.py _recall.py             one worker at a time; the tool with which an agent reads what was forgotten
     _reports/ _search/               figures, audits and search: what follows a store (_follower.py); _whole_file.py
 """

@@ -24,6 +24,7 @@ from unicodedata import combining, normalize
 
 from msgspec.structs import asdict, replace
 
+from foldlog._compressed import ZSTD, unpacked
 from foldlog._copies import path_in, stores_in
 from foldlog._formats.files.found import files_below
 from foldlog._formats.packing import place_of
@@ -388,9 +389,10 @@ def _parts(path: str) -> Iterator[bytes]:
             for text in texts_of_page(file):
                 is_page = True
                 yield text
-    for chunk in () if is_page else parts_of(path, _CHUNK_BYTES):
+    is_packed = next(parts_of(path, len(ZSTD)), b"") == ZSTD
+    for chunk in () if is_page else unpacked(path) if is_packed else parts_of(path, _CHUNK_BYTES):
         yield before + chunk
-        before = chunk[-_OVERLAP_BYTES:]
+        before = (before + chunk)[-_OVERLAP_BYTES:]
 
 
 def _without_kept(event: Event) -> list[Any]:

@@ -257,7 +257,7 @@ class SeenFiles:
         is_whole = bool(state) and all(is_sound for is_sound, *_ in conversations.values())
         for each, (_, format, as_, others) in conversations.items():
             alone = as_.version * as_.alone
-            is_log = is_whole and number == 1 and alone and format_named(format).live
+            is_log = is_whole and number == 1 and alone and format_named(format).live and not name.endswith(".zst")
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
             whole = (state, number, format, alone, digest) if is_whole else ()

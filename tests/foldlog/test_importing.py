@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from base64 import b64encode
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zstandard
 
 from foldlog import open as open_histories
 from foldlog._cli.histories import import_
@@ -864,6 +866,28 @@ def test_a_compressed_file_is_refused_with_what_to_do(foldlog, tmp_path):
     ran = foldlog("import", "runs")
     assert (ran.status, ids(foldlog)) == (1, ["runs/b"])
     assert "a.jsonl.gz: is compressed; decompress it" in ran.err
+
+
+def test_a_log_that_its_program_compressed_is_the_same_history(foldlog, tmp_path, monkeypatch):
+    plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.zst"
+    lines(plain, records_of("codex"))
+    assert foldlog("import", "a.jsonl", "--db", "plain.db").status == 0
+    frames = [zstandard.compress(line) for line in plain.read_bytes().splitlines(keepends=True)]
+    packed.write_bytes(b"".join(frames[:-1]))
+    for path in (packed, tmp_path):  # as it was before, and beside the file that is written on
+        assert foldlog("import", path).status == 0
+    plain.unlink()
+    packed.write_bytes(b"".join(frames))
+    assert foldlog("import", ".", "--json").document["imported"][0]["added"] == 0
+    exports = [foldlog("export", ids(foldlog)[0], "--db", f"{name}.db").out for name in ("foldlog", "plain")]
+    assert exports[0] == exports[1]
+    held = foldlog("redact", "--matching", "why is it torn", "--reason", "asked", "--yes")
+    assert f"{packed} still holds the text" in held.err
+    for rest, why in ((frames[0][:-9], "is cut off"), (b"no frame" * 9, "is damaged")):
+        packed.write_bytes(b"".join(frames) + rest)
+        assert why in foldlog("import", packed, "--db", "other.db").err
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert "it is compressed with zstd; pip install" in foldlog("import", packed, "--db", "other.db").err
 
 
 def test_nul_bytes_that_a_crash_leaves_cost_no_line(foldlog, tmp_path):

@@ -20,6 +20,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from foldlog._compressed import ZSTD
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
@@ -34,7 +35,7 @@ from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
-_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+_MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """The beginning of what are not lines with an object each, unless the first line is whole."""
@@ -212,6 +213,9 @@ class _File:
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
+        if begin.startswith(ZSTD):
+            packed = JsonLines(self._path, is_packed=True)
+            return self._in_rows(packed, packed, are_lines=True)
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if why := _told_by(self._path, begin):

@@ -52,7 +52,8 @@ class Names:
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
-        self._whole = absolute if folder else absolute.with_name(absolute.stem)
+        stem = absolute.stem if absolute.suffix != ".zst" else Path(absolute.stem).stem
+        self._whole = absolute if folder else absolute.with_name(stem)
         self._stem = self._whole.name
         self._place = self._path_from_root() if self._root in absolute.parents else self._alone(folder=folder)
         self._seen: dict[str, int] = {}

@@ -15,6 +15,7 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
+from foldlog._compressed import open_unpacked
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.scanner import CUT, Broken, Scanner
 from foldlog._formats.format import Contained
@@ -28,19 +29,19 @@ _new = tuple.__new__  # what Located(...) calls, without the call around it
 class JsonLines:
     """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
 
-    With ``offset`` the lines that begin there.
+    With ``offset`` the lines that begin there. ``is_packed``: the file is compressed, and read as what it holds.
     """
 
-    def __init__(self, path: Path, offset: int = 0) -> None:
-        self._path, self._offset = path, offset
+    def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
+        self._path, self._offset, self._is_packed = path, offset, is_packed
 
     @property
     def size_bytes(self) -> int:
         return self._path.stat().st_size
 
     def __iter__(self) -> Iterator[Located]:
-        with self._path.open("rb", _BUFFER) as file:
-            number, offset, source = 0, file.seek(self._offset), str(self._path)
+        with open_unpacked(self._path, _BUFFER) if self._is_packed else self._path.open("rb", _BUFFER) as file:
+            number, offset, source = 0, file.seek(self._offset) if self._offset else 0, str(self._path)
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
                 start, offset = offset, offset + len(line)
