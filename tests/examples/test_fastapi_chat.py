@@ -8,7 +8,6 @@ import json
 from contextlib import nullcontext
 from pathlib import Path
 
-import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 
@@ -16,6 +15,7 @@ import foldlog
 import foldlog.aio
 from foldlog import Action, Message, Observation
 
+httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLE = Path(__file__).parents[2] / "examples/fastapi_chat.py"
 CALL = {"id": "k1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
 

@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import httpx
 import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
 
+httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 APP = """
 import asyncio, os
