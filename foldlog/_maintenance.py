@@ -70,7 +70,7 @@ class Maintenance:
         self._store = store
 
     def __repr__(self) -> str:
-        return f"<Maintenance of {self._store!r}>"
+        return f"<Maintenance of {self._store.path or type(self._store.database.recorder).__name__}>"
 
     def verify(
         self,

@@ -19,7 +19,7 @@ OURS: Final = {
     **dict.fromkeys(("compact", "compaction", "summarize"), Ours("condense ID", "history.condense")),
     **dict.fromkeys(("rewind", "rollback", "undo", "revert"), Ours("retract ID --to V", "history.retract")),
     **dict.fromkeys(("state", "artifacts"), Ours("documents ID", "history.documents")),
-    "messages": Ours("view ID", "history.view().to_messages"),
+    "messages": Ours("view ID", "history.prepare().to_messages"),
     "branch": Ours("fork ID NEW", "history.fork"),
 }
 """What foldlog calls a thing, by the word of other tools."""

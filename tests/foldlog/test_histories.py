@@ -125,13 +125,14 @@ def test_histories_are_counted_and_always_true(histories):
         histories[name].append(Message(source="user", content="hi"))
     histories.erase("a", reason="asked to")
     assert len(histories) == len(list(histories)) == 1
+    assert " object at 0x" not in f"{histories!r} {histories['b']!r} {histories.maintenance!r}"
 
 
 def test_a_word_of_other_tools_leads_to_ours(histories):
-    with pytest.raises(AttributeError, match=r"no attribute 'delete'; foldlog says histories\.erase$"):
-        _ = histories.delete  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match=r"no attribute 'rewind'; foldlog says history\.retract$"):
-        _ = histories["c1"].rewind  # type: ignore[attr-defined]
+    words = {"delete": "histories.erase", "rewind": "history.retract", "messages": "history.prepare().to_messages"}
+    for word, ours in words.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{word}'; foldlog says {re.escape(ours)}$"):
+            getattr(histories if ours.startswith("histories") else histories["c1"], word)
     assert not hasattr(histories["c1"], "nothing")
 
 
