@@ -76,12 +76,15 @@ def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, ca
         assert same(expected, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), f"{typed}\n{printed}"
 
 
-def test_the_python_guide_has_a_heading_for_each_method():
-    headings = " ".join(re.findall(r"^### (.*)$", (ROOT / "docs/PYTHON.md").read_text(), re.MULTILINE))
+def test_the_python_guide_has_a_heading_and_an_example_for_each_method():
+    guide = (ROOT / "docs/PYTHON.md").read_text()
+    headings = " ".join(re.findall(r"^### (.*)$", guide, re.MULTILINE))
+    called = set(re.findall(r"\.(\w+)\(", " ".join(re.findall(r"^(?:>>>|\.\.\.) (.*)$", guide, re.MULTILINE))))
     for face in (History, Histories, Maintenance):
         methods = {name for name, value in vars(face).items() if not name.startswith("_") and inspect.isfunction(value)}
         named = set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", headings))
         assert named == methods, face
+        assert methods <= called, face
 
 
 @pytest.mark.parametrize(
@@ -182,6 +185,9 @@ def test_the_examples_of_the_reference_print_what_it_says():
 def test_the_index_names_every_command():
     assert cli_reference.INDEX.read_text() == cli_reference.index(), "scripts/cli-reference writes it anew"
     assert "| `foldlog view` |" in cli_reference.INDEX.read_text()
+    named = re.findall(r"\| `foldlog (\w+)` \|", cli_reference.INDEX.read_text())
+    guide = (ROOT / "docs/COMMAND.md").read_text()
+    assert [name for name in named if f"foldlog {name}" not in guide] == [], "the guide to the command leaves it out"
 
 
 def test_no_help_loses_a_word_that_looks_like_markup():

@@ -68,7 +68,7 @@ class SummarizingCondenser(RollingCondenser):
     token_margin_ratio: float = setting(0.1, "the part of the agent's model's input that stays free", ge=0, lt=1)
     tail: TailRule = setting(  # noqa: RUF009  it returns a field
         "half",
-        "how many tokens the prompt may have after it had too many: half is half of the limit, fits is the limit",
+        "to how many tokens a prompt is cut that had too many: half is half of the limit, fits is the limit",
     )
     minimum_progress: float = setting(0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1)
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
