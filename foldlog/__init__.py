@@ -31,11 +31,12 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
                Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of searches: SearchRefused
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
                with their errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
-               history); the packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers.
+               history), foldlog.commands (for a command of your own); the packages below: foldlog.eventstore,
+               foldlog.projections, foldlog.condensers.
                help(foldlog.History) lists the methods.
 
     _histories.py _history.py aio.py the face: _aio.py, _companions.py, _maintenance.py, _meant.py, _threads.py
-    _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
+    _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents: _importing/, _seen_files.py, _recording.py, _replies.py
     _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it

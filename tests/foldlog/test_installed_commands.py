@@ -36,6 +36,7 @@ def installed(foldlog, tmp_path, monkeypatch):
 def test_the_command_of_a_package_runs_and_is_listed(installed):
     with open_histories("foldlog.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
+    assert "._" not in PAGE.read_text(), "what is private may change"
     assert installed("hello", "c1").out == "c1 has 1 events\n"
     mistyped = installed("hello", "c1", "--db", "fodlog.db")
     assert (mistyped.status, "the store fodlog.db does not exist" in mistyped.err) == (2, True)
