@@ -55,7 +55,8 @@ _HISTOGRAMS = {
     "gen_ai.client.token.usage": "{token}",
     "gen_ai.client.operation.duration": "s",
 }
-_appended: ContextVar[_Append | None] = ContextVar("foldlog_append", default=None)
+_sizes: ContextVar[list[int] | None] = ContextVar("foldlog_append", default=None)
+"""The bytes of each event of the append that is being made."""
 
 
 def instrument(
@@ -178,12 +179,6 @@ def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()}
 
 
-class _Append:
-    """An append that is being made: how many bytes its events take."""
-
-    bytes = 0
-
-
 class _ObservedStore(Store):
     """A store whose appends are observed."""
 
@@ -193,32 +188,32 @@ class _ObservedStore(Store):
 
     def append(self, conversation: str, events: Event | Iterable[Event], **how: Any) -> tuple[Recorded, ...]:
         """Append events as ``Store.append`` does, in a span."""
-        telemetry, append, begun = self._telemetry, _Append(), time.perf_counter()
+        telemetry, sizes, begun = self._telemetry, list[int](), time.perf_counter()
         with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
-            noted = _appended.set(append)
+            noted = _sizes.set(sizes)
             try:
                 recorded = super().append(conversation, events, **how)
             except VersionConflict:
                 telemetry.add("foldlog.conflicts", 1, {"foldlog.of": "append"})
                 raise
             finally:
-                _appended.reset(noted)
+                _sizes.reset(noted)
             if recorded:
                 more |= {"event.first": recorded[0].event.id, "event.last": recorded[-1].event.id}
             telemetry.add("foldlog.appends", 1)
             telemetry.add("foldlog.append.events", len(recorded))
-            telemetry.add("foldlog.append.bytes", append.bytes)
+            telemetry.add("foldlog.append.bytes", sum(sizes))
             telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
         return recorded
 
     def _encode(self, event: Event | Encoded, where: str = "", *, finite: bool = True) -> Encoded:
-        append = _appended.get()
-        if append is None or not finite or isinstance(event, Encoded):  # an import, which stays as it is
+        sizes = _sizes.get()
+        if sizes is None or not finite or isinstance(event, Encoded):  # an import, which stays as it is
             return super()._encode(event, where, finite=finite)
         context = trace.get_current_span().get_span_context()
         if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             event = replace(event, meta={**event.meta, TRACEPARENT: parent})
         encoded = super()._encode(event, where)
-        append.bytes += size_of(encoded.body)
+        sizes.append(size_of(encoded.body))
         return encoded
