@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -40,6 +39,7 @@ from foldlog.eventstore import (
     StoreUnusable,
     UnknownEventType,
 )
+from foldlog.eventstore.recorders.sqlite.process_forks import identity
 
 _POLL_S = 0.3
 _BEAT_S = 15.0
@@ -159,19 +159,11 @@ def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` where the store is closed, or its file is not the one that was there
     at first: a restore put another in its place, and reads would go on in the former.
     """
-
-    def identity() -> tuple[int, int] | None:
-        try:
-            found = os.stat(store.path) if store.path is not None else None
-        except OSError:
-            return 0, 0
-        return None if found is None else (found.st_dev, found.st_ino)
-
-    first = identity()
+    first = store.path and identity(store.path)
 
     def check() -> None:
         _ = store.database.last_position
-        if identity() != first:
+        if store.path is not None and identity(store.path) != first:
             raise StoreUnusable(f"another file took the place of {store.path}, or it was moved; start the server again")
 
     return check
