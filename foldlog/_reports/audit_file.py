@@ -115,12 +115,10 @@ def open_database(store: Store, path: Path) -> Database:
         connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
         try:
             _check_connected(store, path, connection)
-            database = Database(connection)
-            _make_tables(database)  # one that an older version made may lack some
         except BaseException:
             connection.close()
             raise
-    return database
+    return Database(connection)
 
 
 def _make(store: Store, path: Path) -> None:
@@ -134,7 +132,8 @@ def _make(store: Store, path: Path) -> None:
         with closing(sqlite3.connect(part)) as connection:
             database = Database(connection)
             database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
-            _make_tables(database)
+            for name, (columns, key) in _TABLES.items():
+                table_of(database, name).create(columns, pk=key)
             table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
             table_of(database, "condensations").enable_fts(
                 ["summary"], create_triggers=True, tokenize="porter unicode61"
@@ -153,11 +152,6 @@ def _make(store: Store, path: Path) -> None:
     finally:
         part.unlink(missing_ok=True)
     sync(target.parent)
-
-
-def _make_tables(database: Database) -> None:
-    for name, (columns, key) in _TABLES.items():
-        table_of(database, name).create(columns, pk=key, if_not_exists=True)
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
