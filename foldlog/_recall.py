@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
@@ -86,8 +84,7 @@ class RecallTool:
         """
         given: Any = call.arguments if isinstance(call, Action) else call
         if isinstance(given, str):
-            with suppress(ValueError, RecursionError):
-                given = json.loads(given or "{}")
+            given = parsed(given or "{}")
         if not isinstance(given, Mapping) or given.keys() - _PARAMETERS["properties"].keys():
             return f"recall takes query, ids or path as a JSON object; these arguments were given: {str(given)[:200]}"
         query, ids, path = given.get("query") or "", given.get("ids") or [], given.get("path") or ""

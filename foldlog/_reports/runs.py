@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from difflib import SequenceMatcher
 from hashlib import blake2b
 from itertools import accumulate, chain, repeat, takewhile
@@ -156,9 +155,7 @@ def _text(event: Event) -> str:
     """Return what an event says as JSON."""
     match event:
         case Action(tool=tool, arguments=arguments):
-            with suppress(ValueError, RecursionError):  # then it is the text that the model wrote
-                arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-            told: Any = (tool, arguments, event.source)
+            told: Any = (tool, parsed(arguments), event.source)
         case _:
             told = getattr(event, "content", None)
     return json.dumps([type(event).__name__, told], sort_keys=True, ensure_ascii=False, default=said)
