@@ -6,7 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Container, Iterable, Mapping
 from math import isfinite
 from random import random
-from typing import Any, Protocol
+from typing import Any
 
 from foldlog._formats.told import REDACTED
 from foldlog.adapters._langgraph.branches import Checkpoint
@@ -16,22 +16,14 @@ _CHANNEL = "channel:"
 _SHORT = 64
 
 
-class Serializer(Protocol):
-    """What a graph's runtime turns values into bytes with."""
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
-
-
 class ChannelValues:
-    """Values as JSON and back, with the types that the serializer keeps.
+    """Values as JSON and back, with the types that the serializer of LangGraph keeps.
 
     ``readable``: what JSON can hold is kept as it is. Otherwise, as with a serializer that encrypts, every value is
     kept as the serializer writes it.
     """
 
-    def __init__(self, serde: Serializer, *, readable: bool) -> None:
+    def __init__(self, serde: Any, *, readable: bool) -> None:
         self.serde, self.readable = serde, readable
 
     def packed(self, value: Any) -> dict[str, Any]:
