@@ -27,6 +27,7 @@ from claude_agent_sdk import (
 )
 
 from foldlog._formats.files.readers import JsonLines, record_in
+from foldlog._formats.record import text_or_none
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
@@ -200,8 +201,7 @@ def _entries(history: History) -> list[Any] | None:
 
 
 def _uuid(entry: Any) -> str | None:
-    uuid = entry.get("uuid")
-    return uuid if isinstance(uuid, str) else None
+    return text_or_none(entry.get("uuid"))
 
 
 def _mtime(row: ConversationRow) -> int:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
-from foldlog._formats.record import dicts_in, within
+from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
@@ -214,5 +214,4 @@ class Switches:
 
 
 def _response(record: dict[str, Any]) -> str | None:
-    response = within(record, "message", "id") if record.get("type") == "assistant" else None
-    return response if type(response) is str else None
+    return text_or_none(within(record, "message", "id")) if record.get("type") == "assistant" else None

@@ -29,7 +29,7 @@ from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
-from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
+from foldlog._formats.record import ImportFinding, Located, RecordReader, refused, text_or_none
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 _NOTHING = "holds no event of a format that is known here"
@@ -187,12 +187,11 @@ def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], form
         for each in told
         if type(each.value) is not dict
     ]
-    leaf = state.get("leaf_event_id")
     files = [folder / each for each in _with_missing(steps)]
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     _, usage = format.beside(state, ())
-    leaf = leaf if type(leaf) is str else None
+    leaf = text_or_none(state.get("leaf_event_id"))
     return Found(name, format, folder, reader, leaf=leaf, usage=usage, others=beside, findings=torn)
 
 
