@@ -298,11 +298,9 @@ def redacted(
     from the search index.
     """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-    own_ids = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
     unread: list[str] = []
-    named = {
-        conversation: [event for each in own_ids if each >= 0 for event in store.events(conversation, each, each + 1)]
-    }
+    named = {conversation: asked_for(store, conversation, event_ids)}
+    asked = {event.id for event in named[conversation]}
     of_records: dict[tuple[str, int], list[Event]] = {}
     redact_with = partial(redact.redact, store, conversation, event_ids[0], reason=reason, by=by, complete=False)
     receipt: RedactionReceipt | None = None
@@ -321,7 +319,7 @@ def redacted(
             with suppress(ConversationErased):  # since it was found
                 touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
         sources = source_files(store, [*map(store.conversation, sorted(touched))])
-        others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in own_ids)]
+        others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in asked)]
         after = redact_with(others=others, records=records)
         receipt = after._replace(position=receipt.position) if receipt and after.position is None else after
     for name, paths in sources.items():
@@ -330,6 +328,12 @@ def redacted(
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
     lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
+
+
+def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
+    """Return the events of these ids that are there, each once; for the id of a summary its condensation."""
+    wanted = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
+    return [event for each in wanted if each >= 0 for event in store.events(conversation, each, each + 1)]
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from foldlog._documents import (
 from foldlog._formats.files.found import files_below
 from foldlog._maintenance import (
     all_that_goes,
+    asked_for,
     conversations_with,
     documents_lost,
     holders,
@@ -58,7 +59,6 @@ from foldlog.eventstore import (
     Store,
     check_reason,
     has_content,
-    summary_of,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import normalize
@@ -161,7 +161,8 @@ def run(
         rows = _conversations(store, conversation, where) if searches else []
         search = _Search(store, rows, text, before, everywhere=conversation is None and not where)
         with terminal.working("searching"):
-            named = search.found() if searches else _named(search, whole(store, conversation or ""), events or ())
+            name = "" if searches else whole(store, conversation or "")
+            named = search.found() if searches else {name: asked_for(search.store_of(name), name, events or ())}
             chosen = _chosen(store, named, with_summaries=with_summaries)
             similar = _similar(search, chosen.asked, matching) if matching and not pattern else ""
         if (searches or dry_run) and not as_json:
@@ -427,14 +428,6 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
     if where:
         raise Refused("ID and --where: give one of the two")
     return with_companions(store, [store.conversation(whole(store, conversation))])
-
-
-def _named(search: _Search, name: str, events: Sequence[int]) -> dict[str, list[Event]]:
-    """Return the named events that are there, each once."""
-    wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
-    return {
-        name: [event for each in wanted if each >= 0 for event in search.store_of(name).events(name, each, each + 1)]
-    }
 
 
 def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
