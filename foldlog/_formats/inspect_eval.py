@@ -99,8 +99,7 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     import zstandard  # it need not be installed
 
     file = log.fp
-    if file is None:
-        raise zipfile.BadZipFile("the log is closed")
+    assert file is not None  # it is open
     file.seek(entry.header_offset + 26)
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)

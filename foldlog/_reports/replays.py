@@ -37,7 +37,7 @@ from foldlog.condensers import (
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.strategies.digest import left_out
-from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
+from foldlog.eventstore import CondensationAction, Event, summary_id
 from foldlog.projections import View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
@@ -202,11 +202,6 @@ class Replaying:
             if self._condenser is None:
                 self._make(event)
             return
-        if isinstance(event, Retraction):
-            raise TypeError(
-                f"a replay cannot return to an earlier version, as retraction {event.id} does; leave out the events "
-                f"that it took back"
-            )
         if event.shown and begins_reply(event):
             if begins_call(event, self._said):
                 self._take_turn(event.id)
