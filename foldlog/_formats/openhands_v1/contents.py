@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._formats.blocks import said, said_in
+from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.openhands_v0.memory import ending_of
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
 from foldlog._formats.told import image_at, parts_in, url_in
@@ -27,8 +27,6 @@ def content_of(blocks: Any) -> Content:
     """Return content blocks as content: a single text as text, several as parts."""
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
-    if len(blocks) == 1 and type(blocks[0]) is dict and blocks[0].get("type") == "text":  # as most are
-        return said(said_in(blocks[0]))
     parts: list[dict[str, Any]] = []
     for block in dicts_in(blocks):
         if block.get("type") == "image" and type(block.get("image_urls")) is list:
@@ -68,7 +66,7 @@ def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool
 def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
     for key in _TEXT_KEYS:
         value = observation.get(key)
-        if type(value) is str or (type(value) is list and _is_blocks(value)):
+        if type(value) is str or (type(value) is list and None not in map(kind_of, value)):
             content = value if type(value) is str else content_of(value)
             return content, {name: item for name, item in observation.items() if name != key}
     try:
@@ -76,10 +74,3 @@ def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
     except (ValueError, RecursionError):
         return "", observation  # text that is not Unicode has no JSON form
     return content, {}
-
-
-def _is_blocks(value: list[Any]) -> bool:
-    for block in value:  # noqa: SIM110  all() would make a generator for each event
-        if type(block) is not dict or type(block.get("type")) is not str:
-            return False
-    return True
