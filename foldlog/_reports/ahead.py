@@ -26,7 +26,7 @@ def made_ahead(events: Sequence[Event]) -> Counting | None:
         return None
     held: Any = _Held(events)
     row: Any = SimpleNamespace(id="", version=len(events))
-    made = sums_of(held, held, row, count=held.count)
+    made = sums_of(held, held, row)
     made.open_ms = UNSET  # it was not opened
     return made if made.is_sound else None
 
@@ -36,12 +36,6 @@ class _Held:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events, self.version = events, len(events)
-        self._tokens: dict[int, int] = {}
-
-    def count(self, event: Event) -> int:
-        if event.id not in self._tokens:
-            self._tokens[event.id] = event_tokens(event)
-        return self._tokens[event.id]
 
     @cached_property
     def _view(self) -> View:
@@ -52,7 +46,7 @@ class _Held:
 
     def lifetimes_fold(self, conversation: str, version: int, count: object) -> LifetimesFold:
         targets = [min(event.version, event.id) for event in self.structural_events() if isinstance(event, Retraction)]
-        return LifetimesFold(conversation, self.count, targets)
+        return LifetimesFold(conversation, event_tokens, targets)
 
     def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
         return look(self)
