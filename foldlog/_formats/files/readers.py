@@ -23,8 +23,6 @@ from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson
 from foldlog._formats.record import Located, at
 from foldlog._open_files import open_database
 
-_new = tuple.__new__  # what Located(...) calls, without the call around it
-
 
 class JsonLines:
     """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
@@ -242,6 +240,6 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
 def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
     """Return the record in a text, or the problem with it."""
     try:
-        return _new(Located, (line, offset, parse(text), None, source))
+        return Located(line, offset, parse(text), None, source)
     except UnreadableJson as error:
         return Located(line, offset, None, str(error) if text.strip() else "empty", source)
