@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -66,7 +65,6 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
     return replace(summary, timestamp=action.timestamp, origin=origin, redacted=action.redacted)
 
 
-@lru_cache(64)  # the events of one batch have one time
 def moment_words(at: datetime) -> str:
     """Return a time in UTC, or without a zone, in the form ``2026-03-01 14:03:05``."""
     return (at.astimezone(UTC) if at.tzinfo else at).isoformat(" ", "seconds")[:19]
