@@ -19,4 +19,5 @@ one format each, as are agent_framework.py aider.py anthropic_messages.py atif.p
 gemini_cli.py google_adk.py inspect_eval.py langchain.py openai_chat.py openai_responses.py opencode.py pi.py
 pydantic_ai.py strands.py swe_agent.py
 parts.py       formats whose records are made of parts; trees.py: exports of the chats of web sites
+opencode_files.py  where OpenCode keeps its sessions
 """

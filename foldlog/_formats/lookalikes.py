@@ -213,6 +213,11 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         hint="; import what 'opencode export' writes",
     ),
     Lookalike(
+        "an export of OpenCode 2",
+        ("type=user id time.created:int text:str !role", "type=assistant id time.created:int model.providerID content"),
+        hint="; import its database instead, as 'foldlog import --from opencode' does",
+    ),
+    Lookalike(
         "the output of pi --mode json", ("type=message_start|message_update|message_end message", "type=agent_start"),
         looks_like="pi", hint="; import the session itself, from ~/.pi/agent/sessions",
     ),

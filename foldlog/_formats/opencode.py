@@ -12,21 +12,15 @@ reverted takes back the messages from ``revert`` on. Parts and messages are writ
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial, reduce
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in, thinking_of
-from foldlog._formats.files.readers import Placed, opened, parsed, record_in, rows_in
-from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.json_text import parsed as parsed_text
+from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.opencode_files import IN_WORDS, Sessions
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import (
-    Located,
-    at,
     count_in,
     dict_or_empty,
     dicts_in,
@@ -62,86 +56,6 @@ def _matches(record: Any) -> bool:
     return (_is_session(record) or _is_message(record)) and named(record["info"])
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-_SESSIONS = """SELECT id, (SELECT total(length(data)) FROM part WHERE session_id = session.id)
-FROM session ORDER BY time_created, id"""
-_SELECT = {
-    "session": "SELECT * FROM session WHERE id = ?",
-    "message": "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id",
-    "part": "SELECT id, session_id, message_id, data FROM part WHERE message_id = ? ORDER BY id",
-}
-_JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs"))
-_UNREAD = "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import again"
-
-
-class _Sessions(FileReader):
-    """Finds sessions in databases and in storage folders, there without those that moved to the database beside it."""
-
-    def holds(self, path: Path, begin: bytes) -> bool:
-        if not begin:
-            return (path / "session").is_dir() and (path / "message").is_dir()
-        is_database = begin.startswith(b"SQLite")
-        return is_database and (path.name == "opencode.db" or rows_in(path, f"EXPLAIN {_SESSIONS}") != [])
-
-    def histories(self, path: Path) -> Iterator[Contained]:
-        return _in_storage(path) if path.is_dir() else _in_database(path)
-
-
-def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Yield the sessions of a storage. Messages of one that is gone are not read, as OpenCode reads none."""
-    moved = {name for name, _ in rows_in(storage.absolute().parent / "opencode.db", _SESSIONS)}
-    for session in sorted((storage / "session").glob("*/*.json")):
-        if (name := session.stem) not in moved:
-            yield Contained(name, Placed(0, partial(_records, partial(_files, storage, session), name)))
-
-
-def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Located]:
-    return map(record_in, [session] if table == "session" else sorted((storage / table / of).glob("*.json")))
-
-
-def _in_database(path: Path) -> Iterator[Contained]:
-    log = path.with_name(f"{path.name}-wal")
-    unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
-    with opened(path) as database:
-        for session, size in database.execute(_SESSIONS):
-            yield Contained(session, Placed(int(size), partial(_in_tables, path, session, unread)))
-            unread = []
-
-
-def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
-    yield from unread
-    with opened(path) as database:
-        database.row_factory = sqlite3.Row
-        yield from _records(partial(_rows, path, database), session)
-
-
-def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[Located]:
-    """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in ``time``."""
-    for row in map(dict, database.execute(_SELECT[table], (of,))):
-        told: _Part = {}
-        data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
-        for column, value in row.items():
-            *names, last = column.replace("_id", "ID").split("_")
-            if value is not None:
-                holder = reduce(lambda held, name: held.setdefault(name, {}), names, told)
-                known = parsed_text(value) if column in _JSON else None
-                holder[last] = value if known is None else known
-        yield data._replace(value={**dict_or_empty(data.value), **told})
-
-
-def _records(read: Callable[[str, str], Iterator[Located]], session: str) -> Iterator[Located]:
-    """Yield the messages of a session, each with the parts that can be read, and the session."""
-    for message in read("message", session):
-        parts = [] if message.problem else [*read("part", text_or_empty(within(message.value, "id")))]
-        whole = {"info": message.value, "parts": [part.value for part in parts if not part.problem]}
-        *others, last = [part for part in parts if part.problem] or [message]
-        yield from (each._replace(value=None) for each in others)
-        yield last._replace(value=None if message.problem else whole)
-    for told in read("session", session):
-        yield told if told.problem else told._replace(value={"info": told.value})
-
-
 # -- records to events ------------------------------------------------------------------------------------------------
 
 _UNTOLD = ("agent", "snapshot", "patch", "retry", "compaction", "subtask")
@@ -151,8 +65,6 @@ _WORDS = {
     "subtask": "The following tool was executed by the user",
 }
 """What OpenCode tells its model in the place of a part that a user has. Untold are those of an answer."""
-_IN_WORDS = ("text/plain", "application/x-directory")
-"""Types of files whose words are texts beside them."""
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
     "cached_tokens": ("read",),
@@ -193,7 +105,7 @@ class _Decoder(FollowingDecoder):
             if not self._condense(read, info, parts) and (is_said or not info.get("error")):
                 _read_response(read, [part for part in parts if kind_of(part) not in _UNTOLD])
         elif role == "user":
-            read.parts = _told([part for part in parts if part.get("mime") not in _IN_WORDS])
+            read.parts = _told([part for part in parts if part.get("mime") not in IN_WORDS])
             told = {part.get("synthetic") is True for part in parts if part.get("type") == "text"}
             read.say("environment" if told == {True} else "user", as_text=True)
         read.close(str(role), None)
@@ -341,7 +253,7 @@ FORMAT = Format(
     encoder=_Encoder,
     conversation=first_named(_session_in),
     beside=lambda fields, records: ([{"info": fields["info"]}] if "info" in fields else [], ()),
-    files=_Sessions(),
+    files=Sessions(),
     rewritten=True,
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     document=_document,

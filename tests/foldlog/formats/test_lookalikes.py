@@ -177,6 +177,10 @@ SHAPES = {
     "Zed": [{"User": {"id": "a", "content": [{"Text": "hi"}]}}, {"Agent": {"content": []}}],
     "a file of requests for a batch": [{"custom_id": "a", "params": {"messages": [ASKED]}}],
     "the output of opencode run --format json": [{"type": "text", "sessionID": "s", "part": {"messageID": "m"}}],
+    "an export of OpenCode 2": [
+        {"id": "m", "type": "user", "text": "hi", "time": {"created": 1}},
+        {"id": "n", "type": "assistant", "time": {"created": 2}, "model": {"providerID": "p"}, "content": []},
+    ],
     "the output of pi --mode json": [
         {"type": "session", "version": 3, "id": "s", "timestamp": "2026-03-01T10:00:00.000Z", "cwd": "/w"},
         {"type": "agent_start"},

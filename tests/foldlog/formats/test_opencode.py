@@ -406,3 +406,103 @@ def test_another_process_can_read_a_session(tmp_path):
     assert len(list(open_sources([tmp_path]))) == 3
     for source in open_sources([tmp_path]):
         assert list(pickle.loads(pickle.dumps(source)).records()) == IN_ORDER
+
+
+# -- OpenCode 2 -------------------------------------------------------------------------------------------------------
+
+
+def upgraded(path, messages, about=SESSION, session="ses_1"):
+    """Write what OpenCode 2 has of a session, in tables of its own."""
+    with closing(sqlite3.connect(path)) as opened:
+        opened.execute("CREATE TABLE IF NOT EXISTS session_v2 (id, project_id, title, fork_boundary, time_created)")
+        opened.execute("CREATE TABLE IF NOT EXISTS session_message (id, session_id, type, seq, data)")
+        opened.execute("DELETE FROM session_message WHERE session_id = ?", (session,))
+        opened.execute("DELETE FROM session_v2 WHERE id = ?", (session,))
+        row = (session, "prj_1", "Newer", '{"type": "before"}', about["info"]["time"]["created"])
+        opened.execute("INSERT INTO session_v2 VALUES (?, ?, ?, ?, ?)", row)
+        for seq, (name, kind, told) in enumerate(messages):
+            row = (name, session, kind, seq, told if isinstance(told, str) else json.dumps(told))
+            opened.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)", row)
+        opened.commit()
+    return path
+
+
+def of_model(at, *content, **more):
+    used = {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    told = {"agent": "build", "model": {"providerID": "p", "id": "m-2"}, "content": content, "tokens": used}
+    return {"cost": 0.5, "time": {"created": at, "completed": at + 1}, **told, **more}
+
+
+def tool(name, status, *content, **state):
+    held = {"status": status, "input": {"path": name}, **({"content": content} if content else {}), **state}
+    return {"type": "tool", "id": name, "name": "read", "state": held, "time": {"created": 1}}
+
+
+TEXT, IMAGE = (
+    {"type": "text", "text": "two files"},
+    {"type": "file", "uri": "data:image/png;base64,aGk=", "mime": "image/png"},
+)
+FILES = [
+    {"data": "aGVsbG8=", "mime": "text/plain", "name": "a.txt", "source": {"type": "inline"}},
+    {"data": "aGk=", "mime": "image/png", "source": {"type": "inline"}},
+]
+OF_2 = [
+    ("new_01", "user", {"text": "look", "files": FILES, "skills": [{"text": "be brief"}], "time": {"created": 11}}),
+    ("new_02", "model-switched", {"model": {"id": "m-2"}, "time": {"created": 12}}),
+    ("new_03", "assistant", of_model(
+        13,
+        {"type": "reasoning", "text": "hm", "state": {"signature": "c2ln"}}, {"type": "text", "text": "I look."},
+        tool("a", "completed", TEXT, IMAGE), tool("b", "error", TEXT, error={"type": "x", "message": "too long"}),
+        tool("c", "running"),
+    )),
+    ("new_04", "shell", {"command": "ls", "output": {"output": "a.txt"}, "time": {"created": 14}}),
+    ("new_05", "system", {"text": "It is night.", "time": {"created": 15}}),
+    ("new_06", "location-switched", {"location": {"directory": "/w"}, "time": {"created": 16}}),
+    ("new_07", "assistant", of_model(17, {"type": "text", "text": "half"}, error={"type": "x", "message": "no"})),
+    ("new_08", "idle", {"outcome": "failed", "time": {"created": 18}}),
+]  # fmt: skip
+SUMMED = (
+    "new_09",
+    "compaction",
+    {"status": "completed", "reason": "auto", "summary": "Sum", "recent": "half", "cost": 1},
+)
+
+
+def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
+    path = database(tmp_path / "opencode.db", IN_ORDER)
+    assert foldlog("import", path).status == 0
+    before = foldlog("stats", "--json").document["spent"]
+    copies = [(each["info"]["id"], each["info"]["role"], {"text": "in other words"}) for each in IN_ORDER[:-1]]
+    upgraded(path, [*copies, *OF_2])
+    upgraded(path, [("fork_1", "assistant", OF_2[2][2]), ("fork_2", "user", "{")], session="ses_2")
+    done = foldlog("import", path)
+    assert (done.status, done.err.count("session_message fork_2")) == (0, 1)
+    assert "\n0 events of 2 conversations added" in foldlog("import", path).out
+    with open_store("foldlog.db") as store:
+        events = list(store.events("ses_1"))
+        assert sum(isinstance(event, Retraction) for event in events) == 1  # of the session, at the end
+        assert list(encode(events, OPENCODE))[:3] == IN_ORDER[:3]
+        said = View.from_events(events).to_messages()[-7:]
+        assert [each["role"] for each in said] == ["user", "assistant", *["tool"] * 3, "user", "assistant"]
+        assert [part.get("text") for part in said[0]["content"]] == ["be brief", "look", "a.txt\n\nhello", None]
+        (first, *_) = (each for each in events if isinstance(each, Action) and each.call_id == "a")
+        assert (first.thought, first.thinking[0]["signature"], first.arguments) == ("I look.", "c2ln", {"path": "a"})
+        results = [each for each in events if isinstance(each, Observation)][-3:]
+        assert [part["type"] for part in results[0].content] == ["text", "image_url"]
+        assert [(each.content, each.is_error) for each in results[1:]] == [
+            ("two files\ntoo long", True),
+            ("[Tool execution was interrupted]", True),
+        ]
+    spent = foldlog("stats", "--json").document["spent"]
+    assert (spent["calls"], spent["cost"]) == (before["calls"] + 2, before["cost"] + 1)  # that of the fork is a copy
+    titles = {
+        row["conversation"]: row["title"] for row in foldlog("list", "--long", "--json").document["conversations"]
+    }
+    assert titles == {"ses_1": "Newer", "ses_2": "Newer"}
+
+
+def test_a_database_of_opencode_2_alone_is_read_and_its_summary_is_a_condensation(tmp_path):
+    (source,) = open_sources([upgraded(tmp_path / "o.db", [*OF_2, SUMMED])])
+    (condensation,) = (event for event in source.events() if isinstance(event, CondensationAction))
+    assert condensation.metadata == {"reason": "tokens"}
+    assert [each["content"] for each in View.from_events(list(source.events())).to_messages()] == ["Sum\nhalf"]
