@@ -78,7 +78,7 @@ class Encoder:
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Bytes become data URLs or base64 in them. Raises
-        ``NotUnpacked``.
+        ``InvalidEvent``.
         """
         is_ours, sent = is_of(event, self._name), self._as_sent(event)
         given_up = self.part() if self._group and not (is_ours and place_of(event) == len(self._group)) else []

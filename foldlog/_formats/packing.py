@@ -99,10 +99,6 @@ _encode = msgspec.json.Encoder(enc_hook=plain).encode
 _decode = msgspec.json.Decoder().decode
 
 
-class NotUnpacked(InvalidEvent):
-    """The stored record and its events do not belong together: one of them is damaged."""
-
-
 def keep(record: Any, events: Sequence[Event], format: str, *, parsed: bool = False) -> None:
     """Pack a record into its events, which have an ``origin`` of this format. ``parsed``: the record was parsed from
     JSON.
@@ -167,7 +163,7 @@ def is_declined(event: Event) -> bool:
 
 
 def unpack(events: Sequence[Event]) -> Any:
-    """Return the record of these events. Raises ``NotUnpacked``."""
+    """Return the record of these events. Raises ``InvalidEvent`` where one of them is damaged."""
     origin = events[0].origin
     assert origin is not None
     packed = origin.rest if isinstance(origin.rest, str) else origin.rest[0]
@@ -179,7 +175,7 @@ def unpack(events: Sequence[Event]) -> Any:
         places = _times(events[0]) | dict(zip(held, _PLACES, strict=False)) if has_places else {}
         return replaced(parse(text), {place: known for known, place in places.items()}) if places else parse(text)
     except (ValueError, IndexError, OSError, zlib.error) as error:
-        raise NotUnpacked(
+        raise InvalidEvent(
             f"event {events[0].id}: the record that it was imported from cannot be unpacked ({error}); "
             f"run 'foldlog verify'"
         ) from error

@@ -238,7 +238,7 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
 def standing_records(events: Iterable[Event], format: str, *, shown: bool = False) -> Iterator[StoredRecord]:
     """Yield the records of the events of a stored history that no rewriting took back, up to one that is redacted, or
     that another hand made; with ``shown``, that it made to be shown. For that yield ``OF_OTHERS``, and end. Raises
-    ``NotUnpacked``. Cost: the events, and unpacking their records.
+    ``InvalidEvent``. Cost: the events, and unpacking their records.
     """
     group: list[Event] = []
     begun = None

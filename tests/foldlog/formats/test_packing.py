@@ -111,11 +111,11 @@ def test_the_events_of_a_record_say_where_it_is():
 
 def test_a_record_whose_event_was_changed_is_named():
     (event,) = packed({"role": "user", "content": LONG}, message(LONG))
-    with pytest.raises(packing.NotUnpacked, match="event 0: the record that it was imported from cannot be unpacked"):
+    with pytest.raises(InvalidEvent, match="event 0: the record that it was imported from cannot be unpacked"):
         packing.unpack([replace(event, content=LONG[1:])])
     (event,) = packed({"role": "user", "other": list(range(90))}, message())
     later = replace(event.origin, rest="2" + event.origin.rest[1:])
-    with pytest.raises(packing.NotUnpacked, match="needs sample '2' of openai-chat"):
+    with pytest.raises(InvalidEvent, match="needs sample '2' of openai-chat"):
         packing.unpack([replace(event, origin=later)])
 
 
