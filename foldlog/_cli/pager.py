@@ -21,13 +21,13 @@ class _Terminal(io.TextIOWrapper):
 
 
 @contextmanager
-def paged(*, enabled: bool = True) -> Iterator[None]:
+def paged() -> Iterator[None]:
     """Send what is written to stdout to a pager, if stdout is a terminal.
 
     The pager is ``$PAGER``, or ``less``, which ends at once if the output fits on the screen; ``PAGER=`` or
     ``PAGER=cat`` turns it off. A reader who leaves the pager ends the output.
     """
-    command = _command() if enabled and sys.stdout.isatty() else []
+    command = _command() if sys.stdout.isatty() else []
     if not command:
         yield
         return

@@ -89,7 +89,7 @@ def run(
             )
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
-            with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
+            with suppress(KeyboardInterrupt) if follow else paged():
                 _show(events, [each for each in lineage if each.version >= start], reading, stop, full=full)
     if reading.documents:
         terminal.note(f"{count(reading.documents, 'change')} of documents and attributes: --all shows them")
