@@ -34,8 +34,7 @@ def recognize(format: str = AUTO) -> Recognize:
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
-    readers = (format for format in formats().values() if format.files is not None)
-    return next((format for format in readers if format.files and format.files.holds(path, begin)), None)
+    return next((each for each in formats().values() if each.files is not None and each.files.holds(path, begin)), None)
 
 
 def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
