@@ -10,22 +10,16 @@ from foldlog.eventstore import CorruptEvent, Entry, Logged, Recorded, Store
 
 
 class FollowsStore(Protocol):
-    """What follows a store outside of its file: the search index, an audit database."""
+    """What follows a store outside of its file: the search index, an audit database (``AuditTables``)."""
 
     @property
-    def position(self) -> int:
-        """The position in the store up to which it is complete."""
+    def position(self) -> int: ...
 
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
-        """Apply what the store has between two positions. Return the number of added events; None where it is not
-        complete up to ``after``, because another process has changed it, or it was emptied: then ``catch_up``.
-        """
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None: ...
 
-    def catch_up(self) -> int:
-        """Apply what is new in the store. Return the number of added events."""
+    def catch_up(self) -> int: ...
 
-    def refresh(self) -> object:
-        """Do what is needed only from time to time."""
+    def refresh(self) -> object: ...  # from time to time
 
     def close(self) -> None: ...
 
