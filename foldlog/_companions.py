@@ -52,7 +52,8 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
     """Return these ids, and those of their companions, erased ones too, each once."""
-    return [*dict.fromkeys(conversations), *(row.id for row in companions(store, *conversations))]
+    each_once = {str(each): each for each in conversations}  # the store refuses an id that is not text
+    return [*each_once.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
