@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
@@ -97,9 +97,7 @@ def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Loca
         yield from _records(partial(_rows, path, database, select), session)
 
 
-def _rows(
-    path: Path, database: sqlite3.Connection, select: Mapping[str, str], table: str, of: str
-) -> Iterator[Located]:
+def _rows(path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str) -> Iterator[Located]:
     """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in ``time``."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         told: _Part = {}
@@ -144,18 +142,15 @@ def _message(info: _Part) -> _Part:
     role, parts, words = text_or_empty(info.get("type")), list[_Part](), None
     match info:
         case {"type": "user"}:
-            parts = [
-                _text(each.get("text")) for each in (*dicts_in(info.get("skills")), {"text": info.pop("text", "")})
-            ]
-            parts += map(_file, _taken(info, "files"))
+            texts = [each.get("text") for each in dicts_in(info.get("skills"))]
+            parts = [*map(_text, (*texts, info.pop("text", ""))), *map(_file, _taken(info, "files"))]
         case {"type": "assistant"}:
             parts = [*map(_answer, _taken(info, "content"))]
             info |= {"error": {"name": "MessageAbortedError", "data": info["error"]}} if info.get("error") else {}
         case {"type": "compaction", "status": "completed"}:
             parts = [_text(info.pop(key, "")) for key in ("summary", "recent")]
             parts.append({"type": "compaction", "auto": info.get("reason") == "auto"})
-            info |= {"parentID": info.get("id"), "summary": True, "finish": "stop"}
-            role = "assistant"
+            role, info = "assistant", {**info, "parentID": info.get("id"), "summary": True, "finish": "stop"}
         case {"type": "synthetic" | "system" | "skill", "text": str()}:
             words = info.pop("text")
         case {"type": "shell", "command": str(command)} if within(info, "metadata", "background") is not True:
