@@ -182,7 +182,6 @@ class RecallTool:
                 yield event, call_id
 
     def _is_own(self, event: Event) -> bool:
-        """Return whether an event is a call of this tool."""
         return isinstance(event, Action) and event.tool == self.name and event.source == "agent"
 
     def _kept(self, version: int) -> Any:

@@ -111,7 +111,6 @@ def _document(records: Iterable[Any]) -> list[Record]:
 
 
 def _is_about(record: Any) -> bool:
-    """Return whether a record is that of a conversation."""
     return type(record) is dict and "current_node" in record and type(record.get("mapping")) is dict
 
 

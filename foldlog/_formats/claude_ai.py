@@ -85,7 +85,6 @@ def _document(records: Iterable[Any]) -> list[Record]:
 
 
 def _is_about(record: Any) -> bool:
-    """Return whether a record is that of a conversation."""
     return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
 
 

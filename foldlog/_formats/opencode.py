@@ -46,7 +46,6 @@ def _is_session(record: Any) -> bool:
 
 
 def _session_in(record: Any) -> str | None:
-    """Return the session that a record names."""
     return text_or_none(within(record, "info", "id" if _is_session(record) else "sessionID"))
 
 

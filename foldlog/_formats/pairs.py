@@ -160,7 +160,6 @@ class CallItems:
                 (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
 
     def call(self, call: Action) -> dict[str, Any]:
-        """Return the item of a call."""
         self.follow([call])
         item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
         if _is_custom(call):
@@ -168,7 +167,6 @@ class CallItems:
         return item | {"arguments": arguments_shown(call)}
 
     def result(self, result: Observation, output: Any) -> dict[str, Any]:
-        """Return the item of a result."""
         kind = "custom_tool_call_output" if call_id_of(result) in self._custom else "function_call_output"
         return {"type": kind, "call_id": call_id_of(result), "output": output}
 

@@ -62,7 +62,6 @@ _is_message, _is_part = has(parts=list), has(part_kind=str)
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` is a request or a response with parts."""
     return _is_message(record) and record.get("kind") in ("request", "response") and all(map(_is_part, record["parts"]))
 
 

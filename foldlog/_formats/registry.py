@@ -17,7 +17,6 @@ from foldlog._formats.format import Format, UnusableFormat
 from foldlog.eventstore import EventStoreError, InvalidArgument, check_text
 
 GROUP = "foldlog.formats"
-"""The group of the entry points of formats."""
 AUTO = "auto"
 """The word in the place of a name for the format that the records have."""
 

@@ -56,7 +56,6 @@ class Exports(FileReader):
         """Return its records, damaged ones too, the last one for all but the messages; none where nothing was said."""
 
     def name_of(self, conversation: Record) -> str | None:
-        """Return the name of a conversation."""
         return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
 
     def holds(self, path: Path, begin: bytes) -> bool:

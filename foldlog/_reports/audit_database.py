@@ -217,7 +217,6 @@ class AuditTables:
         self.confirm()
 
     def close(self) -> None:
-        """Close the database."""
         with self._writing:
             self._database.close()
 

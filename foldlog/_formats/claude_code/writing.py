@@ -133,11 +133,9 @@ def _response(event: Action | Message, blocks: list[Any], response_id: str | Non
 
 
 def use_of(action: Action) -> dict[str, Any]:
-    """Return the block of a call."""
     return {"type": "tool_use", "name": action.tool, "input": arguments_of(action), "id": call_id_of(action)}
 
 
 def result_of(observation: Observation) -> dict[str, Any]:
-    """Return the block of a result."""
     result = {"type": "tool_result", "content": given(observation.content), "tool_use_id": call_id_of(observation)}
     return {**result, "is_error": True} if observation.is_error else result
