@@ -25,6 +25,7 @@ from typing import Any
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown, with_exit_code
+from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import CallItems, RepliesEncoder
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
@@ -154,6 +155,7 @@ FORMAT = Format(
     dialect="responses",
     decoder=ResponsesDecoder,
     encoder=_Encoder,
+    beside=beside,
     live=True,
     source_id=lambda record: None if kind_of(record) == "item_reference" else within(record, "id"),
     time=None,

@@ -663,6 +663,8 @@ def test_whole_responses_as_mini_swe_agent_keeps_them_are_their_items_and_what_t
     assert [event.is_error for event in events if isinstance(event, Observation)] == [True]
     assert list(map(used, calls_of_imported(events, "openai-responses"))) == [(10, None, 5, 0.5)]
     assert list(encode(events, "openai-responses")) == records
+    info = {"model_stats": {"instance_cost": 0.7, "api_calls": 2}}
+    assert format_named("openai-responses").beside({"info": info}, records) == ((), [{"cost": 0.7, "calls": 2}])
     twice = decode([response, {**response, "output": [said, {**call, "call_id": "d"}]}], "openai-responses")
     assert len({event.response_id for event in twice if isinstance(event, Action)}) == 2
 
