@@ -136,6 +136,13 @@ class Contained(NamedTuple):
     others: Sequence[Path] = ()
 
 
+class Earlier(NamedTuple):
+    """What records of a file go on from: the name of a history, and whether a record is the last one of it there."""
+
+    history: str
+    is_last: Callable[[Any], bool]
+
+
 class FileReader(ABC):
     """Reads files that hold no JSON values in a row: a database, Markdown, an archive, a folder with parts of records.
 
@@ -193,7 +200,9 @@ class Format:
     ``rewritten``     whether its program writes a source again, so that stored records may differ from it: these are
                       taken back (``rewritten.py``). What changes at each writing belongs into the last record. The
                       decoder is given the records before, after ``skip_to`` the id of the first event of each
-    ``joins``         the time of a record, if a history may be in several files, whose records an import joins
+    ``joins``         the places of records of one file, if a history may be in several, whose records an import joins
+    ``base``          where a record says that those from it on go on after records of another file, and after which;
+                      with it, ``joins`` is only asked for these
     ``reads_on``      whether a live decoder makes of records that a source has beyond the imported ones, whose history
                       is given, exactly the events that a reading of the whole source makes
     ``document``      the content of a file of the format with these records, where that is not a line for each: a text,
@@ -226,7 +235,8 @@ class Format:
     note: str = ""
     live: bool = False
     rewritten: bool = False
-    joins: Callable[[Any], int] | None = None
+    joins: Callable[[Iterable[Any]], Iterable[Any]] | None = None
+    base: Callable[[Any], Earlier | None] | None = None
     reads_on: Callable[[Past], bool] = lambda past: False
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, takewhile, zip_longest
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -137,26 +138,26 @@ def mended(
 
 
 def joined(
-    records: Iterable[Located],
+    records: Sequence[Located],
     standing: Sequence[StoredRecord],
     source_id: Callable[[Any], Any],
-    time_in: Callable[[Any], Any],
+    joins: Callable[[Iterable[Any]], Iterable[Any]],
 ) -> list[Located]:
-    """Return the records of a source with those that stand and that it lacks, in the order of their times: those of
+    """Return the records of a source with those that stand and that it lacks, in the order of their places: those of
     other files. What cannot be read is at the end.
     """
-    rows, unread = [Located(0, 0, each.record) for each in standing], list[Located]()
-    places: dict[str, list[int]] = {}
+    stored = [each.record for each in standing]
+    rows = [(place, Located(0, 0, record)) for place, record in zip(joins(stored), stored, strict=True)]
+    known: dict[str, list[int]] = {}
     for number in reversed(range(len(rows))):
-        places.setdefault(_key(source_id, rows[number].value), []).append(number)
-    for located in records:
-        if located.problem is not None:
-            unread.append(located)
-        elif known := places.get(_key(source_id, located.value)):
-            rows[known.pop()] = located
+        known.setdefault(_key(source_id, stored[number]), []).append(number)
+    sound, unread = [each for each in records if each.problem is None], [each for each in records if each.problem]
+    for row in zip(joins(each.value for each in sound), sound, strict=True):
+        if there := known.get(_key(source_id, row[1].value)):
+            rows[there.pop()] = row
         else:
-            rows.append(located)
-    return [*sorted(rows, key=lambda row: time_in(row.value)), *unread]
+            rows.append(row)
+    return [*(located for _, located in sorted(rows, key=itemgetter(0))), *unread]
 
 
 def healed_by(

@@ -16,7 +16,7 @@ from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, files_below, state_of
 from foldlog._formats.files.histories import Look, histories, no_look, told_by
-from foldlog._formats.format import Format, Options
+from foldlog._formats.format import Earlier, Format, Options
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
@@ -204,6 +204,10 @@ class Source:
         """Whether each record was read, when ``events`` was last iterated."""
         self.is_part = False
         """Whether records were put between its own that it lacks: those of another file."""
+        self.is_end = True
+        """Whether the last record is its own nevertheless."""
+        self.edited: Any = None
+        """The first record that stands among its own, and that it lacks: it is one file of a log, and was edited."""
         self._history, self._prefix = history, prefix
         self.rules, self._reader, self._leaf = history.format, history.reader, history.leaf
         self._held: list[Located] | None = None
@@ -269,6 +273,18 @@ class Source:
         return self.rules.joins is not None and all(same)
 
     @property
+    def base(self) -> Earlier | None:
+        """What its first record goes on from, if that is in another file."""
+        of, first = self.rules.base, next(iter(self._reader if self.rules.base else ()), None)
+        base = of(first.value) if of and first else None
+        return base and base._replace(history=f"{self._prefix}{base.history}")
+
+    def may_be_part(self, standing: Iterable[StoredRecord]) -> bool:
+        """Return whether it may be one of several files of the history of which these records stand."""
+        joins, of = self.rules.joins is not None, self.rules.base
+        return joins and (of is None or self.base is not None or any(of(each.record) is not None for each in standing))
+
+    @property
     def can_be_mended(self) -> bool:
         """Whether stored records may stand for some of its own: some cannot be read, or may be written otherwise."""
         return self.findings_count > 0 or self.rules.alike is not None
@@ -276,6 +292,7 @@ class Source:
     def as_read(self) -> None:
         """Have its own records alone: what was put in their place is of the conversation that it was compared with."""
         self._held = self._held if self._unmended is None else self._unmended
+        self.is_part, self.is_end, self.edited = False, True, None
 
     def mend(self, standing: Sequence[StoredRecord]) -> None:
         """Put what is stored of this history in the place of records that cannot be read, and of those that say the
@@ -284,9 +301,15 @@ class Source:
         if self._unmended is None:
             self._unmended = list(self._reader) if self._held is None else self._held
         self._held = list(map(self._judged, self._held or self._unmended))
-        if self.rules.joins is not None:
-            own, self._held = self._held, joined(self._held, standing, self.rules.source_id, self.rules.joins)
-            self.is_part = len(self._held) > len(own)
+        if self.rules.joins is not None and self.may_be_part(standing):
+            id_of = self.rules.source_id if self.rules.rewritten else lambda line: None  # which is not written again
+            own, self._held = self._held, joined(self._held, standing, id_of, self.rules.joins)
+            of_own = [*map({*map(id, own)}.__contains__, map(id, self._held))]
+            self.is_part, self.is_end = not all(of_own), all(of_own[-1:])
+            places = [place for place, is_own in enumerate(of_own) if is_own]
+            is_log = self.rules.base is not None and all(each.problem is None for each in own)
+            among = range(places[0], places[-1]) if is_log and own else ()
+            self.edited = next((self._held[place].value for place in among if not of_own[place]), None)
         elif any(located.problem is not None for located in self._held):
             is_log = not self.rules.rewritten
             self._held = list(mended(self._held, standing, self.rules.source_id, is_log=is_log))
@@ -360,7 +383,7 @@ class Source:
                     continue
                 number += 1
                 if options.findings:
-                    self._find_all(located.place, options)
+                    self._find_all(located.place or str(self.path), options)
                 for event in events:
                     is_known = sent[event.version] if isinstance(event, Retraction) else sent[-1]
                     sent.append(is_known or _is_sent(event))

@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from foldlog._formats.conversion import format_of_history
+from foldlog._formats.format import Earlier
 from foldlog._formats.packing import is_step_aside, place_of
 from foldlog._formats.past import recorded
 from foldlog._formats.record import INCOMPLETE, LOST_EVENT, UNREAD, dicts_in
@@ -166,13 +167,17 @@ def _with_its_forks(store: Store, name: str) -> list[ConversationRow]:
 def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported:
     """Import a history into a conversation, or raise ``HistoryDiverged`` for what keeps it from that."""
     source.as_read()
+    goes_on = source.base
+    if goes_on is not None and not store.version(conversation):
+        _begin(store, goes_on, conversation, source.format)
     version, put_back, read = store.version(conversation), list[Event](), list[Event]()
     if version and store.conversation(conversation).redactions:
         read = [*source.events()]
         _, put_back = made_whole(store, conversation, read, source.format)
         if put_back and conversation == how.name and is_another(store, conversation, source, read):
             raise AnotherHistory(conversation, put_back[0].id, version)
-    grows = version > 0 and (source.rules.rewritten or format_of_history(store, conversation) != source.format)
+    may_grow = source.rules.rewritten or goes_on is not None
+    grows = version > 0 and (may_grow or format_of_history(store, conversation) != source.format)
     if grows and (grown := _grow(store, source, conversation, how)) is not None:
         return grown
     try:
@@ -180,6 +185,11 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
         return _ingest(store, source, conversation, how, given)._replace(put_back=put_back)
     except HistoryDiverged as error:
         diverged = error
+    is_part = False
+    with suppress(InvalidEvent):
+        is_part = source.may_be_part(_records(store, source, conversation)[0])
+        if is_part and (grown := _grow(store, source, conversation, how)) is not None:
+            return grown
     if source.can_be_mended:
         with suppress(InvalidEvent):
             source.mend(_records(store, source, conversation)[0])
@@ -195,8 +205,7 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
         with suppress(InvalidEvent):
             if (grown := _grow(store, source, conversation, how, unread)) is not None:
                 return grown
-    may_lack = bool(unread) or source.rules.joins is not None
-    hidden = put_back if same else may_lack and store.conversation(conversation).redactions
+    hidden = put_back if same else (unread or is_part) and store.conversation(conversation).redactions
     if more > 0 and hidden:  # under another name it is refused too
         raise _would_come_back(source, conversation, version, diverged.event_id)
     if not same:
@@ -208,6 +217,16 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
     if more > 0:
         raise diverged if by_others else ReadOtherwise(conversation, version, _READ_OTHERWISE.format(records))
     return Imported(conversation, 0, version, is_older=more < 0, put_back=put_back)
+
+
+def _begin(store: Store, base: Earlier, conversation: str, format: str) -> None:
+    """Begin a conversation as a fork of the history that it goes on from, if that is there up to this place."""
+    history = base.history
+    if history != conversation and store.version(history) and not store.conversation(history).redactions:
+        with suppress(InvalidEvent):
+            there = [each for each in standing_records(store.events(history), format) if base.is_last(each.record)]
+            if there:
+                store.fork(history, there[-1].version, conversation)
 
 
 def _would_come_back(source: Source, conversation: str, version: int, at: int) -> WasRedacted:
@@ -276,6 +295,9 @@ def _grow(
         gone = {each.origin.id for each in events if each.redacted is not None and each.origin is not None}
         return as_before if growth.is_older or source.is_part_of(kept, gone - {None}) else None
     source.mend(records)
+    if source.edited is not None:
+        at = next(each.first_id for each in records if each.record is source.edited)
+        raise HistoryDiverged(conversation, at, version)
     given = [*source.records()]
     rest = healed_by(given, records, unread or ()) if unread is not None or read_again else []
     if type(rest) is not list:
@@ -308,7 +330,7 @@ def _grow(
     taken_back = sum(each.shown for each in growth.gone) if new else 0
     is_part = source.is_part and not new and source.is_whole
     return as_before._replace(
-        added=added, version=version + added, alone=not rest, is_older=is_part, taken_back=taken_back
+        added=added, version=version + added, alone=not rest and source.is_end, is_older=is_part, taken_back=taken_back
     )
 
 

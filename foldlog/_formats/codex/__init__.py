@@ -11,6 +11,7 @@ The records, and the events that they become:
         reasoning, every other type                           Annotation
     inter_agent_communication    the same, outside of the items
     session_meta, turn_context   SystemMessage where they bring instructions that were not said before, else Annotation
+        with a history_base          after a Retraction of what it does not go on from, if there is any
     compacted                    CondensationAction; the items of a replacement history are events before it
     event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping
         thread_rolled_back           CondensationAction: the last turns are forgotten
@@ -24,9 +25,10 @@ writes the results of a response after all of its calls. An observation is for t
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
-from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
+from foldlog._formats.codex.lines import ENVELOPES, base_of, is_session, line_of, place_of
 from foldlog._formats.codex.reading import CodexDecoder
 from foldlog._formats.codex.writing import NAME, CodexEncoder
 from foldlog._formats.format import Format, first_named
@@ -68,6 +70,8 @@ FORMAT = Format(
     conversation=first_named(_session),
     looks_like="openai-responses",
     live=True,
+    joins=lambda records: accumulate(map(place_of, records), max),
+    base=base_of,
     source_id=_source_id,
     reads_on=lambda past: True,
     says_again=True,

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._formats.record import dicts_in, strings_in, text_or_none, within
+from foldlog._formats.format import Earlier
+from foldlog._formats.record import dicts_in, strings_in, text_or_empty, text_or_none, within
 from foldlog._formats.told import input_at, parts_as
 from foldlog.eventstore import Content
 
@@ -56,6 +57,34 @@ def parent_of(session: Any) -> str | None:
     """Return the session that started this one as a sub-agent."""
     spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
+
+
+def ordinal_of(record: Any) -> int:
+    """Return the number of a record among those of its thread; -1 in a rollout that does not number them."""
+    ordinal = within(record, "ordinal")
+    return ordinal if type(ordinal) is int else -1
+
+
+def place_of(record: Any) -> tuple[str, int]:
+    """Return the time of a record, and its number."""
+    return text_or_empty(within(record, "timestamp")), ordinal_of(record)
+
+
+def base_end(session: Any) -> int | None:
+    """Return the number of the record before which a thread goes on in another rollout: this is the line of that."""
+    end = within(session, "history_base", "end_ordinal_exclusive")
+    return end if type(end) is int else None
+
+
+def base_of(record: Any) -> Earlier | None:
+    """Return what a rollout goes on from: its own thread, or the one that it forks."""
+    session = within(record, "payload") if within(record, "type") == "session_meta" else None
+    if (end := base_end(session)) is None:
+        return None
+    time, thread = place_of(record)[0], within(session, "history_base", "thread_id")  # that of a rollout
+    is_fork = within(session, "forked_from_ordinal_exclusive") == end
+    history = within(session, "forked_from_id") if is_fork else thread
+    return Earlier(str(history), lambda other: ordinal_of(other) == end - 1 and place_of(other)[0] <= time)
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:

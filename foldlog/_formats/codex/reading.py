@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in, unmarked
+from foldlog._formats.codex.lines import (
+    Line,
+    base_end,
+    has_failed,
+    line_of,
+    ordinal_of,
+    parent_of,
+    place_of_summary,
+    texts_in,
+    unmarked,
+)
+from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
-from foldlog._formats.record import NotAnEvent, text_or_empty
+from foldlog._formats.record import NotAnEvent, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Retraction, SystemMessage
 
 ABORTED = "aborted"
 """The text of Codex for a call that never got an output."""
@@ -49,6 +62,12 @@ _NO_SESSION = (
 )
 
 
+_NOT_HERE = (
+    "goes on from the rollout {}, of which the last record is not here: import the file of that name too; if it is of "
+    "another session, after that import this file again, with --conversation and another name"
+)
+
+
 class _Known(NamedTuple):
     """What is known of a member of the View: its role, and the texts that a user, a developer or a context said."""
 
@@ -58,6 +77,11 @@ class _Known(NamedTuple):
 
 class CodexDecoder(FollowingDecoder):
     """Records of one history to events, one record after the other."""
+
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
+        self._numbered: list[tuple[int, int]] = []
+        """The numbers of the records that have one, and the versions after them."""
 
     def known(self, event: Event, read: RecordEvents | None) -> _Known:
         if isinstance(event, SystemMessage):
@@ -85,7 +109,24 @@ class CodexDecoder(FollowingDecoder):
                 read.timestamp = own
             elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
+            if line == "session_meta" and (end := base_end(payload)) is not None:
+                self._go_on_from(read, end, payload)
             self._read_payload(read, line, payload)
+        if (number := ordinal_of(record)) >= 0:
+            self._numbered.append((number, read.version))
+
+    def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
+        """Take back what came after the last record with a number below ``end``: the newest one of such a number."""
+        past = () if self.past is None else self.past.newest_records()
+        earlier = ((ordinal_of(record), events[-1].id + 1) for record, events in past)
+        records = chain(reversed(self._numbered), earlier)
+        newest = next(records, (-1, 0))
+        last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
+        if last != end - 1:
+            self.options.findings.append(_NOT_HERE.format(within(session, "history_base", "thread_id")))
+        if newest[0] >= end:
+            self.calls.forget(range(version, read.version))
+            read.add(Retraction, version=version)
 
     def _read_payload(self, read: RecordEvents, line: str, payload: Any) -> None:
         if type(payload) is not dict:

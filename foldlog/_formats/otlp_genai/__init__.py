@@ -230,7 +230,7 @@ FORMAT = Format(
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
-    joins=lambda record: TracedSpan(record).place,
+    joins=lambda records: [TracedSpan(record).place for record in records],
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
 )

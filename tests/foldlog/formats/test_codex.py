@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 
 import pytest
 from hypothesis import example, given
@@ -478,3 +479,81 @@ def test_an_encoder_that_began_in_the_middle_refuses_what_needs_the_whole_view(h
     assert encoder.records(events[3]) == said("c")
     with pytest.raises(InvalidEvent, match=r"event 4 changes the View.*the encoder began with event 3: begin with"):
         encoder.records(events[4])
+
+
+def page(name, first, *payloads, **session):
+    """The lines of a file of a thread: each has a number, and the first ones of the next file go on with these."""
+    lines = [record("session_meta", {"id": name, "history_mode": "paginated", **session}), *payloads]
+    return [
+        {**each, "timestamp": f"2026-09-01T09:{first:02}:{number:02}.000Z", "ordinal": first + number}
+        for number, each in enumerate(lines)
+    ]
+
+
+def based(thread, end):
+    return {"history_base": {"thread_id": thread, "end_ordinal_exclusive": end, "end_byte_offset": 1}}
+
+
+def spent(total):
+    usage = {"input_tokens": total, "total_tokens": total}
+    return told("token_count", info={"total_token_usage": usage, "last_token_usage": {**usage, "input_tokens": 10}})
+
+
+PAGES = [
+    page("t", 0, *said("q1"), *said("a1", role="assistant"), spent(10)),
+    page("t", 4, *said("q2"), compacted("In short"), spent(20), **based("t", 4)),
+    page("t", 5, *said("q3"), spent(21), **based("r2", 5)),
+]
+FORK = page("f", 4, *said("of the fork"), spent(22), forked_from_id="t", **based("t", 4))
+
+
+def write(path, records):
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    return path
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))], ids=str)
+def test_a_thread_in_several_files_is_one_conversation(order, histories, tmp_path):
+    """Codex begins another file where it goes back to an earlier turn, and takes back what it does not go on from."""
+    paths = [tmp_path / f"{number}.jsonl" for number in range(3)]
+    for there, number in enumerate(order):
+        histories.import_(write(paths[number], PAGES[number][:2]))
+        found = []
+        (history,) = histories.import_(write(paths[number], PAGES[number]), findings=found.append)
+        assert bool(found) == (sorted(order[: there + 1]) != [*range(there + 1)])
+    assert shown(history.events()) == shown(decode([*PAGES[0], *PAGES[1], *PAGES[2]], CODEX)) == ["q1", "a1", "q3"]
+    assert list(history.export(CODEX)) == [*PAGES[0], *PAGES[1], *PAGES[2]]
+    version, told_of = history.version(), history.stats().document().spent
+    assert (told_of.calls, told_of.prompt_tokens) == (3, 30)
+    for path in (*paths, tmp_path):
+        histories.import_(path, findings=pytest.fail if path is tmp_path else str)
+    assert history.version() == version
+    write(paths[2], [*PAGES[2], *page("t", 7, *said("q4"))[1:]])
+    histories.import_(tmp_path)
+    assert (history.version(), shown(history.events())) == (version + 1, ["q1", "a1", "q3", "q4"])
+    paths[2].write_text(paths[2].read_text().replace("q3", "q5"))
+    (edited,) = histories.import_(paths[2])
+    assert (edited.id != "t", shown(edited.events())) == (True, ["q1", "a1", "q5", "q4"])
+    assert history.version() == version + 1
+
+
+def test_a_fork_in_a_file_of_its_own_begins_with_what_it_shares(histories, tmp_path):
+    found = []
+    (alone,) = histories.import_(write(tmp_path / "f.jsonl", FORK), conversation="alone", findings=found.append)
+    assert (shown(alone.events()), len(found)) == (["of the fork"], 1)
+    assert "the rollout t," in found[0]
+    histories.import_(write(tmp_path / "a.jsonl", [*PAGES[0], *PAGES[1]]))
+    for records in (FORK[:2], FORK, FORK):
+        (fork,) = histories.import_(write(tmp_path / "f.jsonl", records), findings=pytest.fail)
+    assert shown(fork.events()) == ["q1", "a1", "of the fork"]
+    row = histories.store.conversation("f")
+    assert (row.parent, row.parent_version, row.version) == ("t", 4, 7)
+
+
+@pytest.mark.parametrize("restarts", [(), (4, 8), range(11)])
+def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
+    records = [*PAGES[0], *PAGES[1], *PAGES[2]]
+    with foldlog.open("memory:") as histories:
+        events = list(append_one_by_one(histories, records, restarts).events())
+    assert events == list(decode(records, CODEX))
+    assert list(encode(events, CODEX)) == records
