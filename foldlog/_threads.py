@@ -203,7 +203,6 @@ os.register_at_fork(after_in_child=_begin_in_child)
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, in asyncio or trio."""
     if _in_trio():
         import trio
 

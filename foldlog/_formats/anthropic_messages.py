@@ -112,7 +112,6 @@ class _Task(Array):
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has the role of a user or an assistant, and content."""
     return type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
 
 

@@ -162,7 +162,6 @@ def said(parts: list[_Block]) -> Content:
 
 
 def texts_of(content: Content) -> list[str]:
-    """Return the texts of a content."""
     found = [content] if isinstance(content, str) else [part.get("text") for part in content]
     return [text for text in found if isinstance(text, str)]
 
@@ -173,7 +172,6 @@ def given(content: Content) -> str | list[_Block]:
 
 
 def blocks_of(content: Content) -> list[_Block]:
-    """Return content as blocks."""
     return [block for part in parts_in(content) for block in _blocks_in(part)]
 
 

@@ -156,7 +156,6 @@ class _Decoder(TreeDecoder):
 
 
 def _said(kind: str, content: Record) -> str:
-    """Return the text of a content."""
     parts = content.get("parts")
     if kind in _CONTEXT:
         return "\n".join(each for key in _CONTEXT[kind] if (each := text_or_empty(content.get(key)).strip()))

@@ -132,7 +132,6 @@ class PartsFormat(Format):
 
 
 def called(tool: str, arguments: Any, call_id: Any) -> Made:
-    """Return a call."""
     given = arguments if type(arguments) in (dict, str) else None
     return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
 

@@ -194,7 +194,6 @@ class _ViewFold:
             self.lifetimes, self.problem = None, str(error)
 
     def result(self, version: int) -> Lifetimes | None:
-        """Return the lifetimes at this version."""
         if self.lifetimes is not None and self.lifetimes.version < version:
             self.problem = f"not every event from {self.lifetimes.version} on can be read"
         return None if self.lifetimes is None or self.problem is not None else self.lifetimes.result()
