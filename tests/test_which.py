@@ -19,6 +19,7 @@ from tests.which import covering
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
         ("tests/test_which.py", "tests/test_which.py", "test_cli"),
         ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face
+        ("foldlog/_formats/codex/reading.py", "tests/foldlog/formats/test_codex.py", "test_rekey"),  # of who imports it
     ],
 )
 def test_the_tests_of_a_module_or_a_command(asked: str, among: str, not_among: str):

@@ -1,7 +1,8 @@
 """Which tests cover a module or a command: ``scripts/test foldlog/_cli/stores.py`` and ``scripts/test list`` ask this.
 
 A module is covered by the files that import it, or that import from a face a name that it defines, and by the file that
-has its name. A command is covered by the tests that name it, and so is its module.
+has its name; where there is none, by the tests of the modules that import it. A command is covered by the tests that
+name it, and so is its module.
 """
 
 from __future__ import annotations
@@ -29,12 +30,35 @@ def covering(asked: str) -> list[str]:
     path = Path(asked).resolve()
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
         return []
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    if parts[0] == "tests":
+    if path.relative_to(ROOT).parts[0] == "tests":
         return [asked]
-    module = ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
-    run = [test for name, of in commands.items() if of == module for test in _running(name)]
-    return sorted({*_importing(module, _defined(path)), *run})
+    tests: set[str] = set()
+    asked_of, level = {path}, [path]
+    while level and not tests:
+        for one in level:
+            run = [test for name, of in commands.items() if of == _module(one) for test in _running(name)]
+            tests |= {*_importing(_module(one), _defined(one)), *run}
+        level = [other for other in _modules() if other not in asked_of and any(_takes(other, one) for one in level)]
+        asked_of |= {*level}
+    return sorted(tests)
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
+
+
+@cache
+def _modules() -> list[Path]:
+    return sorted(path for name in ("foldlog", *PACKAGES) for path in (ROOT / name).rglob("*.py"))
+
+
+def _takes(path: Path, other: Path) -> bool:
+    """Whether a module imports another one, or names it, as a table of modules does."""
+    text, (parent, _, own) = path.read_text(), _module(other).rpartition(".")
+    if _module(other) in text or (path.parent == other.parent and f'"{own}"' in text):
+        return True
+    return re.search(rf"from {re.escape(parent)} import [^()\n]*\b{own}\b", text) is not None
 
 
 @cache
