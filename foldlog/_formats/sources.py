@@ -385,8 +385,8 @@ class Source:
                 if options.findings:
                     self._find_all(located.place or str(self.path), options)
                 for event in events:
-                    there = sent[: event.version + 1] if isinstance(event, Retraction) else sent
-                    sent.append(there[-1] or _is_sent(event))
+                    version = event.version if isinstance(event, Retraction) else len(sent)
+                    sent.append(sent[min(version, len(sent) - 1)] or _is_sent(event))
                 read.append((located.value, events))
             for record, events in read:
                 keep(record, events, self.format, parsed=True)
