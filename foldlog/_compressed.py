@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from errno import EIO
+from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,28 @@ _PART_BYTES = 4096
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
-    """Yield what a file holds. Raises ``OSError`` where it is cut off or damaged, and without the package for it."""
+    """Yield what a file holds. Raises what ``unpacked_of`` raises."""
+    with open(path, "rb") as file:
+        yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
+
+
+def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what these parts hold together. Raises ``OSError`` where they are cut off or damaged, and without the
+    package for it.
+    """
     try:
         import zstandard
     except ImportError as error:
         raise OSError(EIO, f"it is compressed with zstd; {install_command('zstd')}") from error
     frame = None
-    with open(path, "rb") as file:
-        try:
-            while packed := file.read(_PART_BYTES):
-                while packed:
-                    frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                    yield frame.decompress(packed)
-                    packed, frame = frame.unused_data, None if frame.eof else frame
-        except zstandard.ZstdError as error:
-            raise OSError(EIO, f"what is compressed in it is damaged: {error}") from error
+    try:
+        for packed in parts:
+            while packed:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(packed)
+                packed, frame = frame.unused_data, None if frame.eof else frame
+    except zstandard.ZstdError as error:
+        raise OSError(EIO, f"what is compressed in it is damaged: {error}") from error
     if frame is not None:
         raise OSError(EIO, "what is compressed in it is cut off")
 

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foldlog._compressed import unpacked_of
 from foldlog._formats.blocks import kind_of, said_in, texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, around
@@ -37,7 +38,7 @@ from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
-from foldlog.eventstore import Action, Annotation, SystemMessage, install_command
+from foldlog.eventstore import Action, Annotation, SystemMessage
 
 NAME = "inspect-eval"
 
@@ -88,23 +89,19 @@ def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None
     """Return the value of a file in the log, and the problem with it."""
     try:
         return parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)), None
-    except ModuleNotFoundError:
-        return None, f"is compressed with zstd; {install_command('zstd')}"
     except (UnreadableJson, zipfile.BadZipFile, zlib.error, NotImplementedError, OSError) as error:
-        return None, f"cannot be read: {error}"
+        return None, f"cannot be read: {getattr(error, 'strerror', error)}"
 
 
 def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return a file that is compressed with zstd, which Python reads since 3.14."""
-    import zstandard  # it need not be installed
-
     file = log.fp
     assert file is not None  # it is open
     file.seek(entry.header_offset + 26)
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)
     packed = file.read(entry.compress_size)
-    return zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True).read()
+    return b"".join(unpacked_of([packed]))
 
 
 def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
