@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, UnsetType, field
 from msgspec.structs import asdict, replace
 
-from foldlog._documents import ModelDocument, StatsDocument
+from foldlog._documents import ModelDocument, StatsDocument, ToolDocument
 from foldlog._reports.counts import Counts
 from foldlog._reports.of_one import Counting, counted_on
 from foldlog._reports.prices import Prices
@@ -28,9 +28,11 @@ class Stats(Counts):
     view_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, tool in [*self.tools.items()]:
-            if self.errors is None or (not tool.errors and 0 < tool.calls <= tool.unmarked):
-                self.tools = {**self.tools, name: replace(tool, errors=None)}
+        self.tools = {name: replace(one, errors=self._errors_of(one)) for name, one in self.tools.items()}
+
+    def _errors_of(self, tool: ToolDocument) -> int | None:
+        is_untold = not tool.errors and 0 < tool.calls <= tool.unmarked
+        return None if self.errors is None or is_untold else tool.errors
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
