@@ -35,16 +35,16 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
                foldlog.projections, foldlog.condensers.
                help(foldlog.History) lists the methods.
 
-    _histories.py _history.py aio.py the face: _aio.py, _companions.py, _maintenance.py, _meant.py, _threads.py
+    _history/ _meant.py              the face for runtimes
+    aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents: _importing/, _seen_files.py, _recording.py, _replies.py
+    formats.py _formats/ adapters/   other agents: _importing/, _seen_files.py, _recording.py
     _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py                       what is in a value of JSON, at any depth
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
-    _lease.py _recall.py             one worker at a time; the tool with which an agent reads what was forgotten
     _reports/ _search/               figures, audits and search: what follows a store (_follower.py); _whole_file.py
 """
 
@@ -59,13 +59,15 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
-    from foldlog._histories import ChosenCondenser as ChosenCondenser
-    from foldlog._histories import Histories as Histories
-    from foldlog._histories import open as open
-    from foldlog._history import ExpectedVersion as ExpectedVersion
-    from foldlog._history import History as History
-    from foldlog._lease import Lease as Lease
-    from foldlog._lease import LeaseTaken as LeaseTaken
+    from foldlog._history.histories import ChosenCondenser as ChosenCondenser
+    from foldlog._history.histories import Histories as Histories
+    from foldlog._history.histories import open as open
+    from foldlog._history.history import ExpectedVersion as ExpectedVersion
+    from foldlog._history.history import History as History
+    from foldlog._history.lease import Lease as Lease
+    from foldlog._history.lease import LeaseTaken as LeaseTaken
+    from foldlog._history.recall import RecallTool as RecallTool
+    from foldlog._history.replies import from_openai as from_openai
     from foldlog._maintenance import BackedUp as BackedUp
     from foldlog._maintenance import Maintenance as Maintenance
     from foldlog._maintenance import Moved as Moved
@@ -75,8 +77,6 @@ if TYPE_CHECKING:
     from foldlog._maintenance import UnequalConversation as UnequalConversation
     from foldlog._maintenance import Vacuumed as Vacuumed
     from foldlog._maintenance import Verdict as Verdict
-    from foldlog._recall import RecallTool as RecallTool
-    from foldlog._replies import from_openai as from_openai
     from foldlog._reports.stats import Stats as Stats
     from foldlog._search import Hit as Hit
     from foldlog._search import SearchRefused as SearchRefused
@@ -148,9 +148,9 @@ _NAMES = {
         "StoreUnavailable StoreUnusable SystemMessage UnknownEventType VersionConflict"
     ),
     "foldlog.projections": "Difference Lifetimes NoSuchEvent NoSuchVersion View Why",
-    "foldlog._history": "ExpectedVersion History",
-    "foldlog._histories": "ChosenCondenser Histories open",
-    "foldlog._replies": "from_openai",
+    "foldlog._history.history": "ExpectedVersion History",
+    "foldlog._history.histories": "ChosenCondenser Histories open",
+    "foldlog._history.replies": "from_openai",
     "foldlog.condensers": (
         "LLM AgentModel Condensation Condenser InvalidCondenser LLMConfig ModelCallFailed "
         "NoCondensationAvailable is_context_window_error request_condensation_tool"
@@ -160,8 +160,8 @@ _NAMES = {
     ),
     "foldlog._search": "Hit SearchRefused",
     "foldlog._reports.stats": "Stats",
-    "foldlog._recall": "RecallTool",
-    "foldlog._lease": "Lease LeaseTaken",
+    "foldlog._history.recall": "RecallTool",
+    "foldlog._history.lease": "Lease LeaseTaken",
 }
 """The public names by where they are, which is imported when one of them is first used."""
 

@@ -12,17 +12,17 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
 
-from foldlog import _histories as sync
 from foldlog import _observed
-from foldlog._history import History as SyncHistory
-from foldlog._recall import RecallTool
+from foldlog._history import histories as sync
+from foldlog._history.history import History as SyncHistory
+from foldlog._history.recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
 from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
 
 if TYPE_CHECKING:
-    from foldlog._lease import Lease, Working
+    from foldlog._history.lease import Lease, Working
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _P = ParamSpec("_P")

@@ -14,7 +14,7 @@ from foldlog.eventstore.log import origins
 from foldlog.formats import Decoder, NotAnEvent
 
 if TYPE_CHECKING:
-    from foldlog._history import ExpectedVersion, History
+    from foldlog._history.history import ExpectedVersion, History
 
 _DECODERS_MAX = 256
 """The number of decoders that are kept: most appends then read nothing."""

@@ -1,4 +1,4 @@
-"""``scripts/test foldlog/_replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
+"""``scripts/test foldlog/_history/replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
 
 from __future__ import annotations
 

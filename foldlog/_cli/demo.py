@@ -19,8 +19,8 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import DEMO_DB, command, use_store
 from foldlog._cli.stores import open_or_create
 from foldlog._cli.tables import Column, print_rows
-from foldlog._histories import Histories
-from foldlog._history import History
+from foldlog._history.histories import Histories
+from foldlog._history.history import History
 from foldlog._kinds import label
 from foldlog._reports.replays import replay
 from foldlog._words.gist import gist

@@ -27,9 +27,9 @@ from foldlog import aio
 from foldlog._formats.live import Encoder
 from foldlog._formats.packing import parts_of, place_of
 from foldlog._formats.told import REDACTED
-from foldlog._histories import Histories
-from foldlog._histories import open as open_histories
-from foldlog._history import History
+from foldlog._history.histories import Histories
+from foldlog._history.histories import open as open_histories
+from foldlog._history.history import History
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.packing import place_of
 from foldlog._formats.record import usage_told
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,

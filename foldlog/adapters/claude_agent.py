@@ -28,7 +28,7 @@ from claude_agent_sdk import (
 
 from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._formats.record import text_or_none
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,

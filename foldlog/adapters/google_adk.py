@@ -31,7 +31,7 @@ from pydantic import PrivateAttr
 
 from foldlog._companions import companion
 from foldlog._formats.record import dicts_in, within
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,

@@ -21,7 +21,7 @@ from agents import Agent, ModelResponse, RunHooks, Session, SessionSettings, TRe
 from agents.run import CallModelData, ModelInputData
 
 from foldlog._formats.record import usage_told
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,

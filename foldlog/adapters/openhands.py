@@ -31,7 +31,7 @@ from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, normal_path, parsed, source_id_of
 from foldlog._formats.packing import json_text
 from foldlog._formats.told import REDACTED
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog._values import values_in
 from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, document, quoted
 from foldlog.condensers import (

@@ -32,7 +32,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPro
 
 from foldlog._formats.record import within
 from foldlog._formats.told import REDACTED
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     HistoriesGiven,

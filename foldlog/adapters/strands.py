@@ -26,7 +26,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 from foldlog._companions import companion, companion_of
 from foldlog._formats.packing import events_of
 from foldlog._formats.told import REDACTED
-from foldlog._history import History
+from foldlog._history.history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     WithHistories,

@@ -27,7 +27,7 @@ from foldlog import (
     StoreUnavailable,
 )
 from foldlog._aio import PendingAppend
-from foldlog._lease import Working, _name_of
+from foldlog._history.lease import Working, _name_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store

@@ -10,7 +10,7 @@ import pytest
 
 from foldlog import Action, CondensationAction, Histories, History
 from foldlog._aio import AsyncHistories, AsyncHistory, AsyncRecallTool, face_of
-from foldlog._recall import RecallTool
+from foldlog._history.recall import RecallTool
 from foldlog.eventstore import ConversationErased, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Recorder
 from tests.said import said

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from foldlog import Histories
-from foldlog._lease import Working
+from foldlog._history.lease import Working
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all

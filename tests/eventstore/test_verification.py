@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance import rekey_steps

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update
 from foldlog._reports.audit_file import NoAuditDatabase

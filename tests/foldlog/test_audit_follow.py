@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from foldlog._follower import DerivedView, Follower
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as foldlog_package
-from foldlog import _histories as face
+from foldlog._history import histories as face
 from foldlog.eventstore import Message, UnknownEvent, open_store
 from foldlog.eventstore.events import LOST
 from foldlog.eventstore.maintenance.erase import erase

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 import foldlog
 from foldlog._follower import Follower
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog._search import SearchIndex, SearchRefused, erase_from_index

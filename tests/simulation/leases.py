@@ -23,7 +23,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from foldlog import ConversationErased, Histories, LeaseTaken, Message, Store, _lease
+from foldlog import ConversationErased, Histories, LeaseTaken, Message, Store
+from foldlog._history import lease as leases
 from foldlog.eventstore import open_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
@@ -67,7 +68,7 @@ class _Worker:
         self.seam = Seam(self.inner, shared=True)
         self.seam.arm(at_transaction=self.world.between)
         self.history = Histories(Store(self.seam, clock=self.wall))["c"]  # type: ignore[arg-type]
-        self.block: _lease.Working | None = None
+        self.block: leases.Working | None = None
         self.seen: tuple[object, float] = None, 0.0
 
 
@@ -81,12 +82,12 @@ class _World:
         """The workers within a step: each waits for the next one."""
         self.one_clock = self.draw.random() < 0.3
         self.workers = [_Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)]
-        self.valid: _lease.Working | None = None
+        self.valid: leases.Working | None = None
         self.until, self.of = _BEGAN, self.valid
         self.row = 0
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
         self.log: list[str] = []
-        self.erased = set[_lease.Working | None]()
+        self.erased = set[leases.Working | None]()
         """The leases of erased conversations: their workers are refused, and they keep nobody."""
 
     def between(self) -> None:
@@ -99,7 +100,7 @@ class _World:
         kind = self.draw.choices(list(_STEPS), _STEPS.values())[0]
         self.busy.append(worker)
         try:
-            with mock.patch.object(_lease, "time", SimpleNamespace(monotonic=worker.monotonic)):
+            with mock.patch.object(leases, "time", SimpleNamespace(monotonic=worker.monotonic)):
                 getattr(self, "_" + kind.replace(" ", "_"))(worker)
         finally:
             self.busy.pop()
@@ -108,7 +109,7 @@ class _World:
 
     def check(self, worker: _Worker) -> None:
         if self.one_clock and worker.block is not None and worker.block not in {self.valid, *self.erased}:
-            with mock.patch.object(_lease, "time", SimpleNamespace(monotonic=worker.monotonic)):
+            with mock.patch.object(leases, "time", SimpleNamespace(monotonic=worker.monotonic)):
                 if worker.block.lease.held and self.valid is not None:
                     raise Found(f"{worker.name} believes that it has the lease of {self.valid.lease.worker}")
 
@@ -120,7 +121,7 @@ class _World:
                 return
             block = worker.block  # it waits
         else:
-            block = _lease.Working(worker.history, _TTL_S, 1e8, worker.name)
+            block = leases.Working(worker.history, _TTL_S, 1e8, worker.name)
             worker.seen = None, 0.0
         worker.block = block
         try:
@@ -235,7 +236,7 @@ def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
     taken = 0
     thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False)
     threads = SimpleNamespace(Event=threading.Event, Thread=lambda **_: thread)
-    with mock.patch.object(_lease, "threading", threads):
+    with mock.patch.object(leases, "threading", threads):
         for number in range(max(1, steps // _OF_WORLD)):
             with _recorders(sqlite=sqlite) as recorders:
                 world = _World(f"{seed}/{number}", recorders)
@@ -280,7 +281,7 @@ def _whoever(was: Any) -> Any:
 
 def _gives_back_any(was: Any) -> Any:
     def give_back(self: Any, transaction: Any) -> None:
-        self._token = getattr(_lease._standing(transaction, self._name), "token", 0)
+        self._token = getattr(leases._standing(transaction, self._name), "token", 0)
         was(self, transaction)
 
     return give_back
@@ -295,13 +296,17 @@ def _by_the_clock_alone(was: Any) -> Any:
 
 
 MUTATIONS = {
-    "fence": Mutation("an append looks at no lease", "_lease:Working._fence", lambda _: lambda self, reader: None),
-    "clock": Mutation("an append trusts its clock", "_lease:Working._fence", _by_its_time),
+    "fence": Mutation(
+        "an append looks at no lease", "_history.lease:Working._fence", lambda _: lambda self, reader: None
+    ),
+    "clock": Mutation("an append trusts its clock", "_history.lease:Working._fence", _by_its_time),
     "generation": Mutation("no append looks", "eventstore.log.finding:find_meant", _without_fence),
-    "renew": Mutation("a lease that was taken over is renewed", "_lease:Working._again", _whoever),
-    "give back": Mutation("the lease of another is given back", "_lease:Working._give_back", _gives_back_any),
-    "take": Mutation("no worker waits", "_lease:Working._other", lambda _: lambda self, reader: None),
-    "set back": Mutation("a clock that was set back keeps a lease", "_lease:Working._other", _by_the_clock_alone),
+    "renew": Mutation("a lease that was taken over is renewed", "_history.lease:Working._again", _whoever),
+    "give back": Mutation("the lease of another is given back", "_history.lease:Working._give_back", _gives_back_any),
+    "take": Mutation("no worker waits", "_history.lease:Working._other", lambda _: lambda self, reader: None),
+    "set back": Mutation(
+        "a clock that was set back keeps a lease", "_history.lease:Working._other", _by_the_clock_alone
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from foldlog._cli.events import interval_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._seen_files import source_files
 from foldlog._words.gist import cost_words, count, events_and_summaries
 from foldlog._words.reasons import because, requests_before

@@ -12,7 +12,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import RetractedDocument
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._reports.overview import changes_of_documents
 from foldlog._words.gist import count
 

@@ -18,7 +18,7 @@ from foldlog._copies import noted
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._formats.registry import format_named
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text

@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import ConversationDocument
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 

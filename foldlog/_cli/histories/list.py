@@ -21,7 +21,7 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import COST, TOKENS, Column, print_rows
 from foldlog._companions import companion_of
-from foldlog._lease import ends_of_leases, to_resume
+from foldlog._history.lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, count, spent_words, tokens_words
 from foldlog.eventstore import ConversationRow, Store, StoreUnusable
 from foldlog.projections import Views

@@ -30,7 +30,7 @@ from foldlog.eventstore import (
 )
 
 if TYPE_CHECKING:
-    from foldlog._history import History
+    from foldlog._history.history import History
 
 T = TypeVar("T")
 _TOGETHER = 500

@@ -19,7 +19,7 @@ from msgspec import to_builtins
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.told import REDACTED
-from foldlog._histories import Histories
+from foldlog._history.histories import Histories
 from foldlog.adapters._shared import standing_version
 from foldlog.eventstore import (
     Conversation,

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
-from foldlog._histories import Histories
-from foldlog._history import History
+from foldlog._history.histories import Histories
+from foldlog._history.history import History
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,

@@ -56,9 +56,9 @@ from foldlog.projections import (
 )
 
 if TYPE_CHECKING:
-    from foldlog._histories import Histories
-    from foldlog._lease import Lease
-    from foldlog._recall import RecallTool
+    from foldlog._history.histories import Histories
+    from foldlog._history.lease import Lease
+    from foldlog._history.recall import RecallTool
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
@@ -269,7 +269,7 @@ class History:
         """
         if not any(isinstance(event, Action | Observation) for event in reply):
             return reply
-        from foldlog._replies import answered, result_of, set_apart
+        from foldlog._history.replies import answered, result_of, set_apart
 
         view = self._behind(key)
         reply = answered(view, before, reply)
@@ -384,7 +384,7 @@ class History:
         another worker drives the history (``working``), and what ``append`` raises. Durability: on disk when it
         returns. Cost: that of ``view``, and the open calls.
         """
-        from foldlog._lease import check_free
+        from foldlog._history.lease import check_free
 
         database, generation = self._store.database, self._generation
         if generation.fence is None:
@@ -416,7 +416,7 @@ class History:
         ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection and no lock is held. Cost: a commit to
         take it, one to give it back and three within ``ttl_s``; each append of the block reads a row.
         """
-        from foldlog._lease import Working
+        from foldlog._history.lease import Working
 
         return Working(self, ttl_s, wait_s, worker)
 
@@ -424,7 +424,7 @@ class History:
         """Return the lease of the worker that drives this history now (``working``); None where there is none. An
         erased history has one until its worker leaves; another one with its id has its own.
         """
-        from foldlog._lease import lease_of
+        from foldlog._history.lease import lease_of
 
         return lease_of(self._store, self.id)
 
@@ -452,7 +452,7 @@ class History:
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
         raises; then nothing is appended.
         """
-        from foldlog._replies import events_of_reply
+        from foldlog._history.replies import events_of_reply
 
         events = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         events = self._apart(events, (), idempotency_key)
@@ -506,7 +506,7 @@ class History:
         has at most ``max_tokens`` tokens, estimated, and at least 300. Nothing is read before a call. Cost of a call:
         the events of the conversation; by ids only these events, and the calls of results.
         """
-        from foldlog._recall import RecallTool
+        from foldlog._history.recall import RecallTool
 
         return RecallTool(self._store, self._views, self.id, max_tokens)
 
@@ -758,7 +758,7 @@ def _not_appended(value: object) -> TypeError:
 
 
 def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
-    from foldlog._replies import from_openai
+    from foldlog._history.replies import from_openai
 
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")

@@ -1,4 +1,4 @@
-"""The face of a store of histories for the author of a runtime; one history is in ``foldlog._history``. No rule of the
+"""The face of a store of histories for the author of a runtime; one history is in ``history.py``. No rule of the
 domain is here.
 """
 
@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from foldlog._history import History, described, unknown_name
+from foldlog._history.history import History, described, unknown_name
 from foldlog._observed import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -171,7 +171,7 @@ class Histories:
         One that cannot be read is left out, and the log is told. Cost: a kept record of each history; of those with
         new events since the last call, their Views.
         """
-        from foldlog._lease import to_resume
+        from foldlog._history.lease import to_resume
 
         unread = partial(tell, "foldlog.resume.finding")
         return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations(), unread))
