@@ -9,14 +9,15 @@ knows of Views or models.
     log/ recorders/                       one conversation in one transaction; rows in a database
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
+    times.py                              times that come from outside
 """
 
 from types import ModuleType as _ModuleType
 
 from foldlog.eventstore.arguments import check_reason as check_reason
 from foldlog.eventstore.arguments import check_text as check_text
+from foldlog.eventstore.arguments import check_time as check_time
 from foldlog.eventstore.arguments import check_whole as check_whole
-from foldlog.eventstore.arguments import to_microseconds as to_microseconds
 from foldlog.eventstore.codec_json import said as said
 from foldlog.eventstore.conversation import ANY_VERSION as ANY_VERSION
 from foldlog.eventstore.conversation import AnyVersion as AnyVersion
@@ -117,5 +118,11 @@ from foldlog.eventstore.recorders.urls import parse_url as parse_url
 from foldlog.eventstore.recorders.urls import without_password as without_password
 from foldlog.eventstore.store import Store as Store
 from foldlog.eventstore.store import prepare_append as prepare_append
+from foldlog.eventstore.times import EPOCH as EPOCH
+from foldlog.eventstore.times import EventTime as EventTime
+from foldlog.eventstore.times import event_microseconds as event_microseconds
+from foldlog.eventstore.times import event_time as event_time
+from foldlog.eventstore.times import in_utc as in_utc
+from foldlog.eventstore.times import parse_event_time as parse_event_time
 
 __all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from reprlib import repr as short
 from typing import Any, Final
 
 from foldlog.eventstore.errors import InvalidArgument
+from foldlog.eventstore.times import EventTime, event_microseconds
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
 """The whole numbers of 64 bits: databases store no others."""
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
 
@@ -36,6 +35,17 @@ def check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is a text, not {short(value)}")
     return value
+
+
+def check_time(name: str, value: object) -> EventTime:
+    """Return the time, of any year. Raises ``TypeError`` for a value that is not a datetime with a time zone."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name} is a datetime with a time zone, not {short(value)}")
+    if value.utcoffset() is None:
+        raise TypeError(
+            f"{name} is {value.isoformat()} and has no time zone; give an aware time, such as datetime.now(UTC)"
+        )
+    return EventTime(value)
 
 
 def check_map(name: str, value: object) -> Mapping[str, Any]:
@@ -67,14 +77,8 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a moment in microseconds since 1970, UTC. Exact. ``name`` is that of an argument.
+    """Return a moment of the store's clock in microseconds since 1970, UTC. Exact.
 
     Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of 1970 to 9999.
     """
-    if not isinstance(time, datetime):
-        raise TypeError(f"{name} is a datetime with a time zone, not {short(time)}")
-    if time.tzinfo is None:
-        raise TypeError(
-            f"{name} is {time.isoformat()} and has no time zone; give an aware time, such as datetime.now(UTC)"
-        )
-    return moment((time - EPOCH) // _MICROSECOND)
+    return moment(event_microseconds(check_time(name, time)))

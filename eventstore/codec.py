@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import chain, repeat
 from reprlib import repr as short
 from types import NoneType
@@ -35,6 +36,7 @@ from foldlog.eventstore.codec_json import (
 )
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
 from foldlog.eventstore.events import NOT_RECORDED, Entry, Event, KnownEvent, Origin, Redaction, Source, UnknownEvent
+from foldlog.eventstore.times import event_time
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
 
@@ -91,10 +93,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
 
     Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises ``InvalidEvent`` where a
     value is not of its field's type or would be read back as another value (a set, a key that is not a text), where a
-    time has no zone, or where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an
-    event without an ``origin``; without ``ours``, also for events that only the store makes. Raises
-    ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding, and a check that the stored
-    form can be read and has the same meaning, which takes about as long.
+    time has no zone or no year from 1 to 9999 in UTC, or where nesting is too deep to be read again; with ``finite``,
+    also for NaN and infinities in an event without an ``origin``; without ``ours``, also for events that only the store
+    makes. Raises ``UnknownEventType`` for an object that is not a registered event. A time whose offset has seconds is
+    stored in UTC. Cost: one encoding, and a check that the stored form can be read and has the same meaning, which
+    takes about as long.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None or isinstance(event, UnknownEvent):
@@ -111,6 +114,8 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     try:
         given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
         try:
+            if isinstance(event.timestamp, datetime):
+                given = _with_event_time(given, event.timestamp)
             body, read_back = _round_trip(kind, schema, given, finite and event.origin is None)
         except (TypeError, ValueError) as error:  # Undecodable is a ValueError
             if event.source not in get_args(Source):
@@ -126,6 +131,12 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     if given is not event:
         force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
+
+
+def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
+    """Return the event with its time as it is stored. Raises ``ValueError``: see ``event_time``."""
+    time = event_time(timestamp)
+    return event if time is timestamp else replace(event, timestamp=time)
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:

@@ -583,7 +583,7 @@ _COMMON_FIELDS = """
     Fields of every event:
 
     ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic events
-    ``timestamp``  when it happened, aware, UTC; None where the writer does not know
+    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None where the writer does not know
     ``source``     "user", "agent" or "environment": who said or did it
     ``shown``      whether a View shows it
     ``cause``      id of the earlier event that this one answers

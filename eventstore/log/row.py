@@ -38,12 +38,13 @@ from typing import Any, Final
 from msgspec.structs import force_setattr
 
 from foldlog.eventstore import codec
-from foldlog.eventstore.arguments import EPOCH, YEAR_10000, moment
+from foldlog.eventstore.arguments import YEAR_10000, moment
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, utf8
+from foldlog.eventstore.times import EPOCH
 
 try:
     from isal.isal_zlib import crc32  # an eighth of the time for 2 KB

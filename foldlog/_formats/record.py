@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from foldlog._usage import cost_of, count_of, usage_of
-from foldlog.eventstore import Content, EventStoreError, Origin
+from foldlog.eventstore import Content, EventStoreError, Origin, parse_event_time
 
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
@@ -141,18 +141,15 @@ SourceTime = tuple[datetime | None, str | None]
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source; the first moment of 1970 stands for none."""
-    if type(text) is not str:
+    """Return the time in a text of a source; none for another text, and for the first moment of 1970, which stands for
+    none.
+    """
+    time = parse_event_time(text)
+    if time is None or (time.year == 1970 and time in _NO_TIMES):  # comparing takes longer than reading
         return None, None
-    try:
-        time = datetime.fromisoformat(text)
-        if time.year == 1970 and time in _NO_TIMES:  # comparing takes longer than reading
-            return None, None
-        if time.tzinfo is None:
-            return None, text
-        return time if time.tzinfo is UTC else time.astimezone(UTC), None
-    except (ValueError, OverflowError):
-        return None, None
+    if time.tzinfo is None:
+        return None, text
+    return time if time.tzinfo is UTC else time.astimezone(UTC), None
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:

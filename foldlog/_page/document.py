@@ -31,7 +31,7 @@ from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import total_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
-from foldlog._words.times import in_utc, told_at
+from foldlog._words.times import told_at
 from foldlog.condensers import event_tokens, reports_of
 from foldlog.eventstore import (
     Action,
@@ -44,6 +44,7 @@ from foldlog.eventstore import (
     ReadTransaction,
     Retraction,
     Store,
+    event_microseconds,
     summary_id,
 )
 from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
@@ -100,7 +101,7 @@ class PageFold:
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
             at = None if is_about_it(event) else told_at(event, recorded_at)
-            self._times.append(None if at is None else int(in_utc(at).timestamp() * 1_000))
+            self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
             self.gists.append(gist(self._in_own_ids(event), GIST))
             answers = self._calls.take(event) if isinstance(event, Observation) else None

@@ -15,9 +15,18 @@ from foldlog._reports.overview import is_about_it
 from foldlog._reports.savings import is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
-from foldlog._words.times import in_utc, known_format, told_at
+from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
-from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, is_structural
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Event,
+    EventTime,
+    Message,
+    Observation,
+    in_utc,
+    is_structural,
+)
 
 NO_NAME = "(not named)"
 
@@ -39,8 +48,8 @@ class Counts(Struct):
     tools: dict[str, ToolDocument] = {}
     condensations: dict[str, CondensationsDocument] = {}
     days: dict[str, int] = {}
-    first_at: datetime | None = None
-    last_at: datetime | None = None
+    first_at: EventTime | None = None
+    last_at: EventTime | None = None
     marked: int = 0
     unmarked: int = 0
     words: int = 0
@@ -66,7 +75,7 @@ class Counts(Struct):
         self._happened(other.first_at)
         self._happened(other.last_at)
 
-    def _happened(self, at: datetime | None) -> None:
+    def _happened(self, at: EventTime | None) -> None:
         if at is not None:
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)

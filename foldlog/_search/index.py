@@ -13,12 +13,13 @@ from foldlog._kinds import kind_words, label, narrowed
 from foldlog._reports.unreadable import caught_up
 from foldlog._search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog._words.texts import storable, text_of
-from foldlog._words.times import in_utc, told_at
+from foldlog._words.times import told_at
 from foldlog.eventstore import (
     CorruptEvent,
     Entry,
     Erased,
     EventStoreError,
+    EventTime,
     InvalidArgument,
     KeyChanged,
     KeyUnavailable,
@@ -28,9 +29,10 @@ from foldlog.eventstore import (
     Store,
     StoreRestored,
     check_text,
+    check_time,
     check_whole,
+    event_microseconds,
     has_content,
-    to_microseconds,
 )
 
 if TYPE_CHECKING:
@@ -120,8 +122,8 @@ class SearchIndex:
             terms,
             () if conversation is None else tuple(self._lineage(conversation)),
             narrowed(kind_words(kinds)),
-            None if since is None else to_microseconds(since, "since"),
-            None if until is None else to_microseconds(until, "until"),
+            None if since is None else event_microseconds(check_time("since", since)),
+            None if until is None else event_microseconds(check_time("until", until)),
             sys.maxsize if limit is None else check_whole("limit", limit, 0),
         )
         self.catch_up()
@@ -243,9 +245,9 @@ def indexed(recorded: Recorded) -> IndexedText:
         conversation,
         event.id,
         label(event),
-        None if at is None else to_microseconds(in_utc(at)),
+        None if at is None else event_microseconds(at),
         at is not None and at.tzinfo is None,
-        to_microseconds(recorded_at),
+        event_microseconds(EventTime(recorded_at)),
         storable(text_of(event)),
     )
 

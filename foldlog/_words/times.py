@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldlog.eventstore import Event, EventStoreError, UnknownEvent
+from foldlog.eventstore import Event, EventStoreError, EventTime, UnknownEvent, in_utc, parse_event_time
 from foldlog.eventstore.events import LOST
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def told_at(event: Event, recorded_at: datetime) -> datetime | None:
+def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened, without a zone where its source names none: its own time; without one, the time
     of its recording.
 
@@ -26,20 +26,15 @@ def told_at(event: Event, recorded_at: datetime) -> datetime | None:
     if LOST in event.meta or (isinstance(event, UnknownEvent) and event.stored_kind == LOST):
         return None
     if event.timestamp is not None:
-        return event.timestamp
+        return EventTime(event.timestamp)  # the codec has checked it
     if event.origin is None or (
         event.origin.time is None and known_format(event.origin.format, lambda one: one.time is not None) is False
     ):
-        return recorded_at
-    return _read(event.origin.time)
+        return EventTime(recorded_at)
+    return parse_event_time(event.origin.time)
 
 
-def in_utc(at: datetime) -> datetime:
-    """Return a time to compare with others: one without a zone counts as if it were in UTC, in every place."""
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def happened_at(event: Event, recorded_at: datetime) -> datetime | None:
+def happened_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return the time that ``told_at`` returns, to compare with others: see ``in_utc``."""
     at = told_at(event, recorded_at)
     return None if at is None else in_utc(at)
@@ -53,17 +48,10 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
     return None if event.origin is None else event.origin.time or None
 
 
-def time_in(text: Any) -> datetime | None:
+def time_in(text: Any) -> EventTime | None:
     """Return the time in a text, to compare with others: see ``in_utc``; None for another text or value."""
-    at = _read(text)
+    at = parse_event_time(text)
     return None if at is None else in_utc(at)
-
-
-def _read(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:

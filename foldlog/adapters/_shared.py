@@ -14,7 +14,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, partial, wraps
 from itertools import islice
 from math import isfinite
@@ -42,6 +42,7 @@ from foldlog.eventstore import (
     beginning_with,
     newest_documents,
     newest_value,
+    parse_event_time,
     summary_id,
 )
 from foldlog.projections import View
@@ -402,7 +403,5 @@ _MARKED: dict[str, Callable[[Any], Any]] = {
 
 def time_from(text: Any) -> Any:
     """Return the time in a text; any other value or text unchanged."""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC) if type(text) is str and text.endswith("Z") else text
-    except ValueError:
-        return text
+    is_time = type(text) is str and text.endswith("Z")
+    return (parse_event_time(text) or text) if is_time else text

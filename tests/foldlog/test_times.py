@@ -176,3 +176,44 @@ def test_a_time_is_written_as_it_was_read():
             assert time_text(timestamp, None) == text
             at_noon_elsewhere, _ = read_time(text.replace("T12", "T14").replace("Z", "+02:00"))
             assert time_text(at_noon_elsewhere, None) == text
+
+
+FAR = "9999-12-31T23:59:59-14:00"
+
+
+def test_an_event_before_1970_is_found_and_stops_no_other_one(foldlog, tmp_path):
+    chat = [
+        {"role": "user", "content": f"zebrafinch {n}", "timestamp": time}
+        for n, time in enumerate(("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"))
+    ]
+    (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in chat))
+    foldlog("import", tmp_path / "chat.jsonl", "--conversation", "c", "--format", "openai-chat")
+    with foldlog_open("foldlog.db") as histories:
+        histories["other"].append(Message(source="user", content="zebrafinch of today"))
+        hits = histories.search("zebrafinch")
+        assert {hit.timestamp.year for hit in hits} == {1, 1969, datetime.now(UTC).year}
+        before = datetime(1969, 12, 31, tzinfo=UTC)
+        assert [hit.timestamp.year for hit in histories.search("zebrafinch", until=before)] == [1]
+        histories["other"].redact(0, reason="asked for")
+        assert len(histories.search("zebrafinch")) == 2
+    assert foldlog("search", "zebrafinch", "--until", "1969-12-31", "--json").document["hits"][0]["event"] == 0
+
+
+def test_a_record_with_a_time_that_cannot_be_is_imported_without_a_time_and_comes_out_as_it_was(foldlog, tmp_path):
+    chat = [{"role": "user", "content": "the gauge", "timestamp": time} for time in (FAR, NOON.isoformat())]
+    (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in chat))
+    foldlog("import", tmp_path / "chat.jsonl", "--conversation", "c", "--format", "openai-chat")
+    with foldlog_open("foldlog.db") as histories:
+        assert [event.timestamp for event in histories["c"].events()] == [None, NOON]
+        assert list(histories["c"].export("openai-chat")) == chat
+        assert len(histories.search("gauge")) == 2
+        assert histories["c"].stats().first_at == NOON
+
+
+def test_a_time_without_a_zone_that_cannot_be_is_no_time(foldlog):
+    with foldlog_open("foldlog.db") as histories:
+        origin = Origin(format="openai-chat", time=FAR)
+        histories["c"].append(Message(source="user", content="the gauge", origin=origin))
+        [hit] = histories.search("gauge")
+        assert hit.timestamp is None
+        assert histories["c"].stats().first_at is None

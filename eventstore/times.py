@@ -1,0 +1,52 @@
+"""Times that come from outside: from a caller, a source, another program.
+
+The clock of the store has a check of its own, ``foldlog.eventstore.arguments.to_microseconds``.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NewType
+
+EventTime = NewType("EventTime", datetime)
+"""When something happened, as its source says: a time that every reader can turn into UTC and write as ISO 8601.
+Without a zone where its source names none.
+"""
+EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
+_MINUTE = timedelta(minutes=1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def event_time(time: datetime) -> EventTime:
+    """Return a time of a source; in UTC where its offset has seconds, which ISO 8601 cannot write.
+
+    Raises ``ValueError`` where its year in UTC is not one from 1 to 9999.
+    """
+    offset = None if time.tzinfo is UTC else time.utcoffset()
+    if not offset:
+        return EventTime(time)
+    try:
+        in_utc = time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(
+            f"the time {time.isoformat()} is in no year from 1 to 9999 in UTC; give another time, or none"
+        ) from None
+    return EventTime(in_utc if offset % _MINUTE else time)
+
+
+def parse_event_time(text: Any) -> EventTime | None:
+    """Return the time in a text of a source; None for any other text or value."""
+    try:
+        return event_time(datetime.fromisoformat(text)) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def in_utc(time: EventTime) -> EventTime:
+    """Return a time to compare with others: one without a zone counts as if it were in UTC, in every place."""
+    return time if time.tzinfo else EventTime(time.replace(tzinfo=UTC))
+
+
+def event_microseconds(time: EventTime) -> int:
+    """Return the microseconds from 1970 to a time: negative for an earlier one. Exact."""
+    return (in_utc(time) - EPOCH) // _MICROSECOND
