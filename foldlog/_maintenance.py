@@ -108,13 +108,15 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
-        ``maintenance.backup.vacuum``.
+        """Reclaim disk space, and remove the bytes of what was erased and the remains of interrupted operations, in the
+        search index too. Cost: the whole store and its search index, rewritten. See ``maintenance.backup.vacuum``.
         """
         try:
             erase_from_index(self._store)
         finally:  # on PostgreSQL the tables of the index are vacuumed with the others
             vacuumed = backup.vacuum(self._store, on_progress)
+        # Last: what is erased from now on leaves its mark in the store, so another vacuum follows.
+        erase_from_index(self._store, and_bytes=True)
         return vacuumed
 
     def retain(
@@ -132,9 +134,10 @@ class Maintenance:
         yield the row of each, and erase nothing.
 
         A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
-        copy of the shared events) or a new event: it is erased later. In a SQLite file the bytes stay until ``vacuum``,
-        on PostgreSQL until the last is yielded. Raises what ``Histories.erase`` and ``Histories.list`` raise.
-        Durability: each is erased when it is yielded. Cost: the list of conversations, and the events of those erased.
+        copy of the shared events) or a new event: it is erased later. In a SQLite file and its search index the bytes
+        stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what ``Histories.erase`` and
+        ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list of conversations, and
+        the events of those erased.
         """
         given: object = age
         if not isinstance(given, timedelta) or given < timedelta():

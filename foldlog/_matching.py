@@ -349,9 +349,11 @@ def files_with(
     page, and the events of a backup that can be opened without more keys than the environment's: for one that cannot be
     read, yield why. Cost: these files.
     """
-    own = [] if store.path is None or not with_store else [store.path, f"{store.path}-wal"]
+    own: list[str] = []
+    if store.path is not None and with_store:
+        own = [store.path, f"{store.path}-wal", index_path(store) or ""]
     below = (path for each in sources for path in files_below(each))
-    paths = (*own, index_path(store) or "", *map(path_in, names), *sources, *sorted(below))
+    paths = (*own, *map(path_in, names), *sources, *sorted(below))
     stores = {*stores_in(names)}
     for path in dict.fromkeys(paths):
         is_held = False

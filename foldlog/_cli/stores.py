@@ -42,7 +42,7 @@ _FEW = 5
 def bytes_pending_words(store: Store, of: str) -> str:
     """Say where bytes of what was erased or replaced may still be, and what removes them."""
     if store.path is not None:
-        return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
+        return f"the files of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
     return (
         f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
         f"Autovacuum removes them later, unseen; to remove them now, run as the owner of the tables: foldlog vacuum"

@@ -329,15 +329,19 @@ class Histories:
         """Erase a conversation with its companions for good, from the search index too. Return its tombstone.
 
         No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` names what may hold it
-        still. In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase
-        many, give ``complete=False`` for all but the last: the last call vacuums the tables. Calling it again finishes
-        an interrupted erasure. ``detach_forks`` first gives each of its forks a copy of the shared events;
-        ``with_forks`` erases its forks too. With ``expected``, its row, it is erased only if it has no newer event.
+        still. Calling it again finishes an interrupted erasure. ``detach_forks`` first gives each of its forks a copy
+        of the shared events; ``with_forks`` erases its forks too. With ``expected``, its row, it is erased only if it
+        has no newer event.
+
+        In a SQLite file its bytes, and those in the search index, stay until ``maintenance.vacuum``
+        (``bytes_pending``), which rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums
+        all tables, which costs many times the erasure of a short conversation: to erase many, use
+        ``maintenance.retain``, or give ``complete=False`` and call ``maintenance.vacuum`` at the end.
 
         Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given; ``ConversationHasForks`` where it has
         forks that are neither detached nor erased; ``VersionConflict`` where its last event is not that of
         ``expected``; and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end. Cost:
-        its events, and the sums that lists keep.
+        its events, what is new for the search index, and the sums that lists keep.
         """
         from foldlog._maintenance import erased, gone
 

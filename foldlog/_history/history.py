@@ -623,8 +623,9 @@ class History:
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
         quote the event; ``with_summaries`` redacts these too. It also names copies of the content in companions of the
         conversation, which are redacted with it. ``by`` says who does it, by default the user of the operating system.
-        In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL the call vacuums
-        the tables, unless ``complete`` is False. Calling it again finishes an interrupted redaction. Of an event that
+        In a SQLite file the bytes, and those in the search index, stay until ``maintenance.vacuum``
+        (``bytes_pending``): call it once for many redactions. On PostgreSQL the call vacuums all tables, unless
+        ``complete`` is False. Calling it again finishes an interrupted redaction. Of an event that
         set attributes, all attributes go, of one that set a document its newest value: set ``documents_lost`` again.
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the history has no such event of

@@ -123,7 +123,7 @@ class SearchTables(ABC):
 
     @abstractmethod
     def purge(self) -> None:
-        """Remove every byte of the texts that were removed, unless that was done, or is left to the store's vacuum."""
+        """Remove every byte of the removed texts, unless that was done, or the vacuum of the store does it."""
 
     @abstractmethod
     def find(self, wanted: Wanted) -> list[Hit]: ...

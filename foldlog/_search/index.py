@@ -142,9 +142,7 @@ class SearchIndex:
         """
         try:
             with self.tables.lock:
-                added = caught_up(self, self._store, _BATCH, on_events)
-                self.tables.purge()
-                return added
+                return caught_up(self, self._store, _BATCH, on_events)
         except KeyUnavailable as error:
             remove_index(self._store)
             raise SearchRefused(f"a search needs the keys of all conversations: {error}") from error
@@ -185,8 +183,7 @@ class SearchIndex:
         self.tables.clear({"store": self._store.database.uuid, "code": _CODE})
 
     def refresh(self) -> None:
-        """Remove the bytes of what was removed."""
-        self.tables.purge()
+        """Do nothing: bytes of removed texts stay until the store is vacuumed."""
 
     def close(self) -> None:
         """Close the index. The store stays open."""
@@ -208,9 +205,12 @@ def still_in_index(store: Store) -> tuple[str, ...]:
     return ()
 
 
-def erase_from_index(store: Store) -> None:
+def erase_from_index(store: Store, *, and_bytes: bool = False) -> None:
     """Do what ``still_in_index`` does. Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be
-    changed.
+    changed. Cost: what is new in the store since the index was updated; with ``and_bytes``, the whole index.
+
+    As in the store, bytes of removed texts stay in the file until a vacuum: to remove them, the whole index is
+    rewritten. ``and_bytes`` does this, if there are any; on a server the vacuum of the store does it.
     """
     path, tables = index_path(store), _on_server(store)
     exists = tables is not None and tables.exist() if path is None else os.path.exists(path)
@@ -220,6 +220,8 @@ def erase_from_index(store: Store) -> None:
     with SearchIndex(store, kept_for="vacuum") as index:
         if index.tables.position():
             index.catch_up()
+        if and_bytes:
+            index.tables.purge()
 
 
 def remove_index(store: Store) -> None:

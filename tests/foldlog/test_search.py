@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from foldlog._follower import Follower
 from foldlog._history.histories import Histories
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
-from foldlog._search import SearchIndex, SearchRefused, erase_from_index
+from foldlog._search import SearchIndex, SearchRefused
+from foldlog._search.hits import Wanted, terms_of
 from foldlog._search.index import index_path
 from foldlog._search.sqlite_tables import SQLiteTables
 from foldlog.eventstore import (
@@ -195,8 +197,10 @@ def bytes_beside(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}.search*"))
 
 
-@pytest.mark.parametrize("by", ["erase_from_index", "search", "vacuum", "the command"])
-def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: str, foldlog: Callable[..., object]):
+@pytest.mark.parametrize("by", ["the eventstore", "the histories", "the command"])
+def test_not_a_byte_of_an_erased_text_is_left_in_the_index_after_a_vacuum(
+    tmp_path: Path, by: str, foldlog: Callable[..., object]
+):
     path = tmp_path / "foldlog.db"
     secrets = [f"zq{n:04}secret" for n in range(300)]
     with open_store(f"sqlite:///{path}") as store:
@@ -206,12 +210,14 @@ def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: s
                 say(store, "kept", f"another word {n}")
                 index.catch_up()
             assert b"zq0003secret" in bytes_beside(path)
-            if by == "search":
+            if by == "the eventstore":
                 erase(store, "gone", reason="asked for")
                 assert found(index, "zq0003secret") == []
-        if by in ("erase_from_index", "vacuum"):
-            erase(store, "gone", reason="asked for")
-            erase_from_index(store) if by == "erase_from_index" else Maintenance(store).vacuum()
+        if by == "the histories":
+            Histories(store).erase("gone", reason="asked for")
+        if by != "the command":
+            assert store.database.bytes_pending
+            Maintenance(store).vacuum()
     if by == "the command":
         assert foldlog("erase", "gone", "--yes", "--reason", "asked for").status == 0
     left = bytes_beside(path)
@@ -223,17 +229,44 @@ def test_not_a_byte_of_an_erased_text_is_left_in_the_index(tmp_path: Path, by: s
         assert connection.execute("SELECT term FROM temp.terms WHERE term LIKE 'zq%'").fetchall() == []
 
 
-def test_the_index_is_written_anew_once_for_all_that_a_command_redacts(
-    tmp_path: Path, foldlog: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "removal", [("redact", "a", "0", "1", "2"), ("erase", "--where", "user=ann"), ("erase", "a", "b", "c")]
+)
+@pytest.mark.parametrize("defers", [True, False])
+def test_the_index_is_rewritten_once_for_all_that_a_command_removes(
+    tmp_path: Path,
+    foldlog: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+    removal: tuple[str, ...],
+    defers: bool,
 ):
     path, purged, really = tmp_path / "foldlog.db", [], SQLiteTables._purge
-    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
-        say(store, "a", *(f"zq{n}secret" for n in range(3)), "kept")
-        index.catch_up()
+    with Histories(open_store(f"sqlite:///{path}")) as histories:
+        for name in "abc":
+            say(histories.store, name, *(f"zq{n}secret" for n in range(3)), "kept")
+            histories[name].set_attributes(user="ann")
+        assert len(histories.search("zq*")) == 9
     monkeypatch.setattr(SQLiteTables, "_purge", lambda tables: (purged.append(tables), really(tables)))
-    assert foldlog("redact", "a", "0", "1", "2", "--no-vacuum", "--yes", "--reason", "asked for").status == 0
-    left = bytes_beside(path)
-    assert (len(purged), b"kept" in left, b"secret" in left) == (1, True, False)
+    options = ("--no-vacuum",) if defers else ()
+    assert foldlog(*removal, *options, "--yes", "--reason", "asked for").status == 0
+    assert len(purged) == (0 if defers else 1)
+
+
+def test_calls_of_python_leave_the_rewriting_of_the_index_to_a_vacuum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    purged, really = [], SQLiteTables._purge
+    monkeypatch.setattr(SQLiteTables, "_purge", lambda tables: (purged.append(tables), really(tables)))
+    with foldlog.open(f"sqlite:///{tmp_path / 'foldlog.db'}") as histories:
+        for name in "abcd":
+            say(histories.store, name, f"zq{name}secret")
+        assert len(histories.search("zq*")) == 4
+        del purged[:]
+        histories.erase("a", reason="asked for")
+        histories["b"].redact(0, reason="asked for")
+        assert sorted(hit.conversation for hit in histories.search("zq*")) == ["c", "d"]
+        assert [*histories.maintenance.retain(timedelta(0), reason="asked for")]
+        assert (histories.search("zq*"), purged) == ((), [])
+        histories.maintenance.vacuum()
+        assert len(purged) == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -255,14 +288,16 @@ def test_what_went_before_an_interruption_leaves_the_index(
     def interrupted(store: Store, conversation: str, *event_id: int, **options: Any) -> object:
         if len(gone) == 2:
             raise error
-        gone.append(f"zq{conversation}{''.join(map(str, event_id))}".encode())
+        gone.append(conversation)
         return really(store, conversation, *event_id, **options)
 
     monkeypatch.setattr(f"foldlog._maintenance.{command[0]}.{command[0]}", interrupted)
     with contextlib.suppress(error):
         foldlog(*command, "--no-vacuum", "--yes", "--reason", "asked for")
-    left = bytes_beside(path)
-    assert ([each for each in gone if each in left], len(gone), b"secret" in left) == ([], 2, True)
+    with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index:
+        left = {hit.conversation for hit in index.tables.find(Wanted(terms_of("zq*")))}  # as the command left it
+    assert left == set("abc").difference(gone)
+    assert len(left) == 1
 
 
 def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str):

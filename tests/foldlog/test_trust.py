@@ -121,7 +121,7 @@ def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_remo
     assert ran.status == 0
     (receipt,) = ran.document["conversations"]
     assert (receipt["version"], receipt["head"], receipt["bytes_pending"]) == (5, head, True)
-    assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
+    assert "bytes pending: the files of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
     rows = {row["conversation"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True
     assert rows["two"]["bytes_pending"] is False
@@ -414,7 +414,7 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     ran = foldlog("rekey")
     assert ran.out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
-    assert "the file of the store may still hold bytes of the old form; run 'foldlog vacuum'" in ran.err
+    assert "the files of the store may still hold bytes of the old form; run 'foldlog vacuum'" in ran.err
     assert json.loads(foldlog("rekey", "--json").out)["bytes_pending"] is True
     monkeypatch.delenv("FOLDLOG_COMPRESSION")
     ran = foldlog("rekey")

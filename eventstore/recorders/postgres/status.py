@@ -82,9 +82,10 @@ def holder(connection: psycopg.Connection[Any], statements: Mapping[str, bytes],
 def vacuum(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], on_progress: Callable[[int, int], object]
 ) -> bool | None:
-    """Vacuum every table and partition of the schema. Return whether no row that was deleted before this call is still
-    readable, by VACUUM's own report; False for a report in another language than English. Then the marks are removed.
-    None where the role may not: only the owner of a table may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
+    """Vacuum every table and partition of the schema, in one statement. Return whether no row that was deleted before
+    this call is still readable, by VACUUM's own report; False for a report in another language than English. Then the
+    marks are removed. None where the role may not: only the owner of a table may, and from PostgreSQL 17 on a role with
+    ``MAINTAIN``.
     """
     notices: list[str] = []
 
@@ -95,15 +96,13 @@ def vacuum(
     try:
         marks = connection.execute(statements["marks_of_bytes"]).fetchall()
         [(now,)] = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchall()
-        are_gone = True
-        tables = connection.execute(statements["tables"]).fetchall()
-        for done, (table,) in enumerate(tables, 1):
-            notices.clear()
-            connection.execute(f"VACUUM (VERBOSE) {table}".encode())
-            if any(notice.startswith("WARNING: ") for notice in notices):
-                return None
-            are_gone = are_gone and _removed_all_before(now, " ".join(notices))
-            on_progress(done, len(tables))
+        tables = [name for (name,) in connection.execute(statements["tables"])]
+        notices.clear()
+        connection.execute(f"VACUUM (VERBOSE) {', '.join(tables)}".encode())
+        if any(notice.startswith("WARNING: ") for notice in notices):
+            return None
+        on_progress(len(tables), len(tables))
+        are_gone = _removed_all_before(now, " ".join(notices), len(tables))
         if are_gone and marks:
             connection.execute(statements["bytes_are_gone"], [list(column) for column in zip(*marks, strict=True)])
         return are_gone
@@ -116,11 +115,13 @@ _MISSED: Final = re.compile(r"tuples missed: [1-9]|Skipped [1-9]\d* pages? due t
 _NUMBERS: Final = 1 << 32
 
 
-def _removed_all_before(number: int, report: str) -> bool:
-    """Return whether VACUUM removed every row that was deleted by a transaction below ``number``."""
+def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
+    """Return whether VACUUM reports, for this number of tables or more, that it removed every row that was deleted by a
+    transaction below ``number``.
+    """
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
     removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
-    return bool(removed) and all(removed) and not _MISSED.search(report)
+    return len(removed) >= tables and all(removed) and not _MISSED.search(report)
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
