@@ -315,6 +315,8 @@ def without_content(event: Event) -> Event:
             stays |= {"content": REDACTED} | {key: event[key] for key in ("tool", "call_id", "is_error")}
         case "annotation":
             stays |= {"name": event["name"], "data": None, "stays": event["stays"]}
+            if event["name"] == "condenser_meta":  # a report of the digest, which calls no model: its name stays
+                stays["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
         case "condensation":
             stays |= {key: value for key, value in event.items() if key.startswith("forgotten_")}
             stays |= {"summary": event["summary"] and REDACTED, "summary_offset": event["summary_offset"]}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from foldlog.condensers.reports import annotation
+from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.redact import redact
+from tests.simulation import model
 from tests.simulation.model import REDACTED, Refused, Store
 from tests.simulation.mutations import MUTATIONS, applied, home_of
-from tests.simulation.plain import condensation, message
+from tests.simulation.plain import as_stored, condensation, message, said
 from tests.simulation.run import play, shortened, worlds
 from tests.simulation.steps import drawn
 from tests.simulation.world import sped_up
@@ -30,6 +34,17 @@ def test_a_world_goes_the_same_way_each_time() -> None:
         assert failed is not None
         told.append(failed.told)
     assert told[0] == told[1]
+
+
+def test_of_the_report_of_a_condenser_the_same_stays_as_in_the_model() -> None:
+    with open_store("memory:") as store:
+        store.append("c1", annotation([{"why": "a secret word"}], "digest"), expected_version=0)
+        (report,) = store.events("c1")
+        redact(store, "c1", 0, reason="asked", by="sim")
+        left = said(next(iter(store.events("c1"))))
+    assert left["data"] == [{"condenser": "digest"}]
+    then = as_stored(report)
+    assert left == then | {"redacted": True, "data": model.without_content(then | {"at": 0, "tag": 0})["data"]}
 
 
 def test_a_failure_is_shortened() -> None:
