@@ -183,7 +183,7 @@ class Load:
         """Append to a conversation to which only workers with its lease do: a version that one of them read stays."""
         with self.stores.use() as store:
             history = Histories(store)["driven"]
-            with contextlib.suppress(LeaseTaken), history.working(ttl_s=1, wait_s=0):
+            with contextlib.suppress(LeaseTaken), history.lease(ttl_s=1, wait_s=0):
                 for text in texts:
                     message = Message(source="user", content=text)
                     [recorded] = history.append(message, expected_version=history.version())

@@ -134,7 +134,7 @@ def resume(history: History, say: Callable[[str], None]) -> None:
     """
     for call in history.open_calls():
         say(f"  interrupted in an earlier run: {call.tool} {call.arguments}")
-    history.interrupt()
+    history.close_open_calls()
 
 
 def act(history: History, folder: Path, say: Callable[[str], None]) -> None:

@@ -44,10 +44,10 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
     recorded and no call stays open.
     """
     said, calls = list[str](), [{}]
-    async with history.working(ttl_s=TTL_S, wait_s=WAIT_S):
+    async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
         yield ""
         try:
-            await history.interrupt("the server was stopped")  # what an earlier process left open
+            await history.close_open_calls("the server was stopped")  # what an earlier process left open
             await history.append(Message(source="user", content=text))
             await history.set_attributes(user=history.id.partition("/")[0])  # to list, keep or erase what is Ann's
             while calls:
@@ -66,7 +66,7 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
             with CancelScope(shield=True):
                 if said:
                     await history.append(Message(source="agent", content="".join(said)))
-                await history.interrupt("the reply was stopped")
+                await history.close_open_calls("the reply was stopped")
 
 
 class Reply(StreamingResponse):

@@ -22,7 +22,7 @@ from foldlog.eventstore.log import appending
 from foldlog.projections import View
 
 if TYPE_CHECKING:
-    from foldlog._history.lease import Lease, Working
+    from foldlog._history.lease import Lease, LeaseBlock
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _P = ParamSpec("_P")
@@ -425,10 +425,10 @@ class AsyncRecallTool:
     recall.__doc__ = RecallTool.recall.__doc__
 
 
-class _AsyncWorking:
-    """The async form of ``Working``. A task that waits uses no thread, and leaving is never cancelled."""
+class _AsyncLeaseBlock:
+    """The async form of ``LeaseBlock``. A task that waits uses no thread, and leaving is never cancelled."""
 
-    def __init__(self, pool: ThreadPool, block: Working) -> None:
+    def __init__(self, pool: ThreadPool, block: LeaseBlock) -> None:
         self._pool, self._block = pool, block
 
     async def __aenter__(self) -> Lease:
@@ -462,7 +462,7 @@ class AsyncHistory:
     append_records = _method(SyncHistory.append_records, writes=True)
     append_reply = _method(SyncHistory.append_reply, writes=True)
     append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
-    interrupt = _method(SyncHistory.interrupt, writes=True)
+    close_open_calls = _method(SyncHistory.close_open_calls, writes=True)
     request_condensation = _method(SyncHistory.request_condensation, writes=True)
     retract = _method(SyncHistory.retract, writes=True)
     redact = _method(SyncHistory.redact, writes=True)
@@ -470,7 +470,7 @@ class AsyncHistory:
     step = _method(SyncHistory.step, writes=True, steps=True)
     prepare = _method(SyncHistory.prepare, writes=True, steps=True)
     condense = _method(SyncHistory.condense, writes=True, steps=True)
-    lease = _method(SyncHistory.lease)
+    current_lease = _method(SyncHistory.current_lease)
     at = _method(SyncHistory.at)
     sent = _method(SyncHistory.sent)
     version = _method(SyncHistory.version)
@@ -487,13 +487,13 @@ class AsyncHistory:
     events = _pages(SyncHistory.events)
     export = _pages(SyncHistory.export)
 
-    def working(
+    def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
     ) -> AbstractAsyncContextManager[Lease]:
-        block = self.sync.working(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
-        return _AsyncWorking(self._histories.pool, cast("Working", block))
+        block = self.sync.lease(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
+        return _AsyncLeaseBlock(self._histories.pool, cast("LeaseBlock", block))
 
-    working.__doc__ = SyncHistory.working.__doc__
+    lease.__doc__ = SyncHistory.lease.__doc__
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
         return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))

@@ -43,7 +43,7 @@ from foldlog.projections.messages.content import words_of as words_of
 from foldlog.projections.messages.turns import arguments_of as arguments_of
 from foldlog.projections.retractions import intervals_kept as intervals_kept
 from foldlog.projections.tool_results import append_tool_result as append_tool_result
-from foldlog.projections.tool_results import interrupt as interrupt
+from foldlog.projections.tool_results import close_open_calls as close_open_calls
 from foldlog.projections.units import begins_reply as begins_reply
 from foldlog.projections.view import View as View
 from foldlog.projections.view import cut_points as cut_points

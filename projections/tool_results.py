@@ -78,7 +78,7 @@ def append_tool_result(
             return recorded
 
 
-def interrupt(
+def close_open_calls(
     store: Store, views: Views, conversation: str, reason: str, generation: Generation | None, before: datetime | None
 ) -> tuple[Recorded, ...]:
     """Append an observation "interrupted: …" with the reason for each open call that is not known to be made after

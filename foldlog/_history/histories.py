@@ -165,7 +165,7 @@ class Histories:
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that no worker drives (``History.working``) and that have open calls, or a
+        """Yield the ids of the histories that no worker drives (``History.lease``) and that have open calls, or a
         lease that was not given back: what a worker that died left. They come in the order of their UTF-8 bytes.
 
         One that cannot be read is left out, and the log is told. Cost: a kept record of each history; of those with

@@ -52,7 +52,7 @@ from foldlog.projections import (
     append_tool_result,
     as_json,
     begins_reply,
-    interrupt,
+    close_open_calls,
 )
 
 if TYPE_CHECKING:
@@ -371,17 +371,17 @@ class History:
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that wait for their observation, in order: see ``View.open_calls``. After a crash these
         are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. A redacted call is left out: it
-        has no arguments to run with, and ``interrupt`` closes it. Cost: that of ``view``.
+        has no arguments to run with, and ``close_open_calls`` closes it. Cost: that of ``view``.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
-    def interrupt(self, reason: str = "", *, older_than: timedelta | None = None) -> tuple[Recorded, ...]:
+    def close_open_calls(self, reason: str = "", *, older_than: timedelta | None = None) -> tuple[Recorded, ...]:
         """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
         these observations in the order of the calls; an empty tuple if no call is open.
 
         Call it when no program works on these calls any more: a later result belongs to no open call. ``older_than``
         leaves out calls that were made since. Other writers may append at the same time. Raises ``LeaseTaken`` while
-        another worker drives the history (``working``), and what ``append`` raises. Durability: on disk when it
+        another worker drives the history (``lease``), and what ``append`` raises. Durability: on disk when it
         returns. Cost: that of ``view``, and the open calls.
         """
         from foldlog._history.lease import check_free
@@ -394,15 +394,15 @@ class History:
         if older_than is not None and older_than < timedelta():
             raise InvalidArgument(f"older_than is {older_than}; give a timedelta that is not negative")
         before = None if older_than is None else from_microseconds(database.now()) - older_than
-        work = partial(interrupt, self._store, self._views, self.id, reason, generation, before)
+        work = partial(close_open_calls, self._store, self._views, self.id, reason, generation, before)
         closed: tuple[Recorded, ...] = _or_empty(work, ())
         self._generation.key = self._generation.key or generation.key
         return closed
 
-    def working(
+    def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
     ) -> AbstractContextManager[Lease]:
-        """Return a block in which no other worker drives this history: ``with history.working() as lease``.
+        """Return a block in which no other worker drives this history: ``with history.lease() as lease``.
 
         The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. Waiting has no order: a
         worker that takes the lease again at once keeps others out, so pause between turns. The lease is renewed while
@@ -416,12 +416,12 @@ class History:
         ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection and no lock is held. Cost: a commit to
         take it, one to give it back and three within ``ttl_s``; each append of the block reads a row.
         """
-        from foldlog._history.lease import Working
+        from foldlog._history.lease import LeaseBlock
 
-        return Working(self, ttl_s, wait_s, worker)
+        return LeaseBlock(self, ttl_s, wait_s, worker)
 
-    def lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``working``); None where there is none. An
+    def current_lease(self) -> Lease | None:
+        """Return the lease of the worker that drives this history now (``lease``); None where there is none. An
         erased history has one until its worker leaves; another one with its id has its own.
         """
         from foldlog._history.lease import lease_of

@@ -61,7 +61,7 @@ _RENEWALS: Final = 3
 
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended: end this work, and begin it again in
-    another ``history.working()``. ``worker`` has it until ``until``; both are None where it is free again.
+    another ``history.lease()``. ``worker`` has it until ``until``; both are None where it is free again.
     """
 
     def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
@@ -224,8 +224,8 @@ class _Driven(Protocol):
     def _met(self) -> int | None: ...
 
 
-class Working:
-    """One block of ``History.working``: ``attempt`` until it takes the lease, and ``leave`` at the end."""
+class LeaseBlock:
+    """One block of ``History.lease``: ``attempt`` until it takes the lease, and ``leave`` at the end."""
 
     def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
         self._history, self._id, self._database = history, history.id, history._store.database
@@ -256,10 +256,10 @@ class Working:
         """Take the lease, and return None; or return after how many seconds to try again. Raises ``LeaseTaken`` where
         another worker has had it for ``wait_s``.
         """
-        first: Working = vars(self._history).setdefault("_working", self)
+        first: LeaseBlock = vars(self._history).setdefault("_lease_block", self)
         if first is not self:
             raise InvalidArgument(
-                f"this History of {self._id!r} is in a working() block already; another worker needs its own: "
+                f"this History of {self._id!r} is in a lease() block already; another worker needs its own: "
                 f"histories[{self._id!r}]"
             )
         self._history._met()
@@ -287,7 +287,7 @@ class Working:
     def leave(self) -> None:
         """Give the lease back. Where that cannot be written, it ends with its time."""
         history = self._history
-        if vars(history).get("_working") is not self or os.getpid() != self._pid:
+        if vars(history).get("_lease_block") is not self or os.getpid() != self._pid:
             return
         self._left.set()
         try:
@@ -300,7 +300,7 @@ class Working:
         finally:
             self.lease._ends = 0.0
             history._generation = replace(history._generation, fence=None)
-            del vars(history)["_working"]
+            del vars(history)["_lease_block"]
 
     # -- in transactions ----------------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Working:
         row = _standing(reader, self._name if met else _name_in(self._database, reader, self._id))
         if row is None or row.token != self._token or os.getpid() != self._pid:
             problem = f"the lease of {self.lease.worker!r} has ended"
-            raise LeaseTaken(self._id, problem, row, "nothing was appended; begin again with history.working()")
+            raise LeaseTaken(self._id, problem, row, "nothing was appended; begin again with history.lease()")
 
     # -- its time -----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from foldlog import (
     StoreUnavailable,
 )
 from foldlog._aio import PendingAppend
-from foldlog._history.lease import Working, _name_of
+from foldlog._history.lease import LeaseBlock, _name_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -51,7 +51,7 @@ def workers(recorder: Recorder) -> Callable[[], History]:
 @contextmanager
 def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
     """A worker that takes the lease for a moment and then stands still, so that nothing renews it."""
-    block = Working(history, **{"ttl_s": 0.01, "wait_s": 0, "worker": "still"} | more)
+    block = LeaseBlock(history, **{"ttl_s": 0.01, "wait_s": 0, "worker": "still"} | more)
     block._left.set()  # its thread ends at once
     with block as lease:
         block._renewing.join()
@@ -64,37 +64,37 @@ def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
     one, two = workers(), workers()
     said = r"UTC \(this process, with another History object, to which the lease is bound\); wait"
-    with one.working(), pytest.raises(LeaseTaken, match=said):
-        two.working(wait_s=0).__enter__()
+    with one.lease(), pytest.raises(LeaseTaken, match=said):
+        two.lease(wait_s=0).__enter__()
 
 
 @pytest.mark.parametrize("events", [0, 1])
 def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(workers, events):
     one, two, user = workers(), workers(), workers()
     one.append([said("hi")] * events) if events else None
-    with one.working(worker="one") as lease:
-        assert (lease.held, two.lease().held, two.lease().worker) == (True, True, "one")
+    with one.lease(worker="one") as lease:
+        assert (lease.held, two.current_lease().held, two.current_lease().worker) == (True, True, "one")
         with pytest.raises(
             LeaseTaken, match=r"conversation 'c': a worker drives it: 'one' has it until .* UTC"
         ) as told:
-            two.working(wait_s=0).__enter__()
+            two.lease(wait_s=0).__enter__()
         assert (told.value.conversation, told.value.worker) == ("c", "one")
-        assert told.value.until == two.lease().until
+        assert told.value.until == two.current_lease().until
         assert two._generation.fence is None  # it may append what it is told from outside
         one.append(said("from the worker"))
         user.append(said("from a user"))
-        waiting = threading.Thread(target=lambda: two.working(wait_s=60, worker="two").__enter__())
+        waiting = threading.Thread(target=lambda: two.lease(wait_s=60, worker="two").__enter__())
         waiting.start()
     waiting.join()
     assert not lease.held
-    assert one.lease().worker == "two"
+    assert one.current_lease().worker == "two"
     assert [event.content for event in user.events()] == ["hi"] * events + ["from the worker", "from a user"]
-    two._working.leave()
-    assert one.lease() is None
+    two._lease_block.leave()
+    assert one.current_lease() is None
 
 
 def test_a_lease_is_renewed_while_its_block_runs(workers):
-    with workers().working(ttl_s=0.3) as lease:
+    with workers().lease(ttl_s=0.3) as lease:
         first = lease.until
         for _ in range(6_000):
             if lease.until > first:
@@ -112,7 +112,7 @@ APPENDS: dict[str, Callable[[History], object]] = {
     "records": lambda h: h.append_records([{"role": "user", "content": "late"}], format="openai-chat"),
     "retract": lambda h: h.retract(1),
     "pop": lambda h: h.pop(),
-    "interrupt": lambda h: h.interrupt(),
+    "close_open_calls": lambda h: h.close_open_calls(),
     "step": lambda h: h.step(),
 }
 
@@ -122,7 +122,7 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still, other = workers(), workers()
     still.append([*(said("hi") for _ in range(3)), CALL, CondensationRequest()], documents={"state": 1})
     with standing_still(still) as lease, ExitStack() as blocks:
-        blocks.enter_context(other.working(worker="other"))
+        blocks.enter_context(other.lease(worker="other"))
         assert "'other' takes over from 'still'" in caplog.text
         if free:
             blocks.close()
@@ -130,12 +130,12 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
         for append in APPENDS.values():
             with pytest.raises(LeaseTaken, match="'still' has ended" + ("; not" if free else ": 'other' has it until")):
                 append(still)
-        assert (still.version(), lease.held, still._working.renew()) == (version, False, False)
+        assert (still.version(), lease.held, still._lease_block.renew()) == (version, False, False)
         other.append_tool_result("k", "closed")
         with pytest.raises(LeaseTaken, match="'still' has ended"):
             still.append_tool_result("k", "late")
-        still._working.leave()
-        assert (other.lease() is None) is free  # it does not give back the lease of another worker
+        still._lease_block.leave()
+        assert (other.current_lease() is None) is free  # it does not give back the lease of another worker
     still.append(said("outside of the block, as any program may"))
 
 
@@ -145,13 +145,13 @@ def test_a_lease_that_ended_and_was_not_taken_over_is_still_valid(workers):
         while lease.held:
             pass
         still.append(said("late, and alone"))
-        assert still._working.renew()
+        assert still._lease_block.renew()
 
 
 def test_an_append_that_is_made_after_its_block_is_refused(workers):
     """A task that was cancelled leaves its block while a thread still has its append."""
     history = workers()
-    with history.working(worker="one"):
+    with history.lease(worker="one"):
         late = PendingAppend(history, said("late")).prepare()
     with pytest.raises(LeaseTaken, match="'one' has ended; nothing"):
         history._store.database.recorder.transact(late)
@@ -159,14 +159,14 @@ def test_an_append_that_is_made_after_its_block_is_refused(workers):
 
 def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
     history = workers()
-    with history.working(), pytest.raises(InvalidArgument, match=r"needs its own: histories\['c'\]"):
-        history.working().__enter__()
+    with history.lease(), pytest.raises(InvalidArgument, match=r"needs its own: histories\['c'\]"):
+        history.lease().__enter__()
     with pytest.raises(InvalidArgument, match=r"ttl_s is 0; use a number of seconds from 0[.]01"):
-        history.working(ttl_s=0)
+        history.lease(ttl_s=0)
     for wrong in ({"wait_s": "1"}, {"worker": 7}):
         with pytest.raises(TypeError, match=next(iter(wrong))):
-            history.working(**wrong)
-    with history.working():
+            history.lease(**wrong)
+    with history.lease():
         pass
 
 
@@ -177,9 +177,9 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lease(recorder: Recorder):
     ahead = Histories(Store(recorder, clock=lambda: datetime.now(UTC) + timedelta(hours=1)))["c"]
     behind = Histories(Store(recorder))["c"]
     with standing_still(ahead, ttl_s=0.05):
-        assert behind.lease() is not None
-        with behind.working(worker="behind"):
-            assert behind.lease().worker == "behind"
+        assert behind.current_lease() is not None
+        with behind.lease(worker="behind"):
+            assert behind.current_lease().worker == "behind"
 
 
 # -- open calls --------------------------------------------------------------------------------------------------------
@@ -187,17 +187,17 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lease(recorder: Recorder):
 
 def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
     one, other = workers(), workers()
-    with one.working(worker="one"):
+    with one.lease(worker="one"):
         one.append([said("hi"), CALL])
         assert list(other._histories.to_resume()) == []
         with pytest.raises(LeaseTaken, match=r"'one' has it until .*; nothing was appended; leave its calls to it"):
-            other.interrupt()
+            other.close_open_calls()
         assert len(one.open_calls()) == 1
     assert [list(each._histories.to_resume()) for each in (one, other)] == [["c"], ["c"]]
-    assert other.interrupt(older_than=timedelta(hours=1)) == ()
+    assert other.close_open_calls(older_than=timedelta(hours=1)) == ()
     with pytest.raises(TypeError, match="older_than"):
-        other.interrupt(older_than=3600)
-    [closed] = other.interrupt(older_than=timedelta(0))
+        other.close_open_calls(older_than=3600)
+    [closed] = other.close_open_calls(older_than=timedelta(0))
     assert other._generation.key is not None  # it knows which conversation it met
     assert closed.event.cause == 1
     assert list(one._histories.to_resume()) == []
@@ -207,10 +207,10 @@ def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
     still, other = workers(), workers()
     still.append(said("hi"))
     with standing_still(still) as lease:
-        while lease.held or other.lease() is not None:
+        while lease.held or other.current_lease() is not None:
             pass
         assert list(other._histories.to_resume()) == ["c"]
-        with other.working():
+        with other.lease():
             assert list(still._histories.to_resume()) == []
     assert list(still._histories.to_resume()) == []
 
@@ -223,7 +223,7 @@ def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
     history.redact(1, reason="asked to")
     assert history.open_calls() == ()
     assert list(history._histories.to_resume()) == []
-    [closed] = history.interrupt("its arguments were erased")
+    [closed] = history.close_open_calls("its arguments were erased")
     assert closed.event.cause == 1
 
 
@@ -240,25 +240,25 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recor
 def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(workers, met):
     one, other = workers(), workers()
     other.append(said("hi")) if met else None
-    with one.working(worker="one") as lease:
+    with one.lease(worker="one") as lease:
         other.append(said("and then"))
         other._histories.erase("c", reason="asked to")
-        assert (lease.held, one._working.renew(), lease.held) == (True, False, False)
+        assert (lease.held, one._lease_block.renew(), lease.held) == (True, False, False)
         if met:
             with pytest.raises(ConversationErased):
                 one.append(said("late"))
         again = other._histories.create("c", replace_erased=True)
-        assert again.lease() is None
+        assert again.current_lease() is None
         again.append(CALL)
         assert list(other._histories.to_resume()) == ["c"]
         version = again.version()
-        with again.working(wait_s=0, worker="two"):
+        with again.lease(wait_s=0, worker="two"):
             assert list(other._histories.to_resume()) == []
-            assert not one._working.renew()
-            assert again.lease().worker == "two"
+            assert not one._lease_block.renew()
+            assert again.current_lease().worker == "two"
             with pytest.raises(ConversationErased if met else LeaseTaken):
                 one.append(said("late"))
-    assert (again.version(), again.lease()) == (version, None)
+    assert (again.version(), again.current_lease()) == (version, None)
 
 
 @pytest.mark.parametrize("operation", ["fork", "redact", "rekey", "detach", "copy", "verify"])
@@ -266,7 +266,7 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operat
     one, other = workers(), workers()
     one.append([said("hi"), said("secret")])
     other.fork(1, "f")
-    with one.working(worker="one"):
+    with one.lease(worker="one"):
         match operation:
             case "fork":
                 other.fork(2, "g")
@@ -280,36 +280,36 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operat
             case "copy":
                 with foldlog.open("memory:") as target:
                     list(copy_store(other._store, target.store))
-                    assert (target["c"].lease(), target["c"].version()) == (None, 2)
+                    assert (target["c"].current_lease(), target["c"].version()) == (None, 2)
             case "verify":
                 assert not any(verdict.findings for verdict in other._histories.maintenance.verify())
-        with one._histories["f"].working(wait_s=0):
+        with one._histories["f"].lease(wait_s=0):
             pass
         one.append(said("goes on"))
-        assert one.lease().worker == "one"
+        assert one.current_lease().worker == "one"
 
 
 def test_a_damaged_lease_is_none(workers, recorder):
     one, other = workers(), workers()
     damaged = Record(1, 1, None, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
-    with one.working():
+    with one.lease():
         recorder.transact(lambda transaction: transaction.change(0, NewRecords(_name_of("c", 0), [damaged], True)))
         with pytest.raises(LeaseTaken):
             one.append(said("late"))
-        with other.working(wait_s=0):
+        with other.lease(wait_s=0):
             other.append(said("next"))
 
 
 def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(tmp_path: Path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
-        with history.working(ttl_s=0.3, worker="one"):
+        with history.lease(ttl_s=0.3, worker="one"):
             history.append(said("hi"))
             histories.maintenance.back_up(tmp_path / "b.db")
             restore(str(tmp_path / "b.db"), str(tmp_path / "a.db"), WriteSettings())
             with pytest.raises(StoreUnavailable, match="another file took the place"):
                 history.append(said("late"))
-            with foldlog.open(tmp_path / "a.db") as restored, restored["c"].working():
+            with foldlog.open(tmp_path / "a.db") as restored, restored["c"].lease():
                 restored["c"].append(said("goes on"))
                 assert restored["c"].version() == 2
 
@@ -317,11 +317,11 @@ def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_t
 def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path: Path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
-        with history.working() as lease:
+        with history.lease() as lease:
             if (child := os.fork()) == 0:
                 with suppress(LeaseTaken):
                     history.append(said("of the child"))
-                history._working.leave()
+                history._lease_block.leave()
                 os._exit(0)
             os.waitpid(child, 0)
             assert lease.held

@@ -32,8 +32,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "events": lambda history: history.events(),
     "export": lambda history: history.export(),
     "fork": lambda history: history.fork(id="a fork"),
-    "interrupt": lambda history: history.interrupt(),
-    "lease": lambda history: history.lease(),
+    "close_open_calls": lambda history: history.close_open_calls(),
+    "current_lease": lambda history: history.current_lease(),
     "lifetimes": lambda history: history.lifetimes(),
     "open_calls": lambda history: history.open_calls(),
     "pop": lambda history: history.pop(),
@@ -50,7 +50,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "version": lambda history: history.version(),
     "view": lambda history: history.view(),
     "why": lambda history: history.why(1),
-    "working": lambda history: history.working(wait_s=0),
+    "lease": lambda history: history.lease(wait_s=0),
     "__len__": lambda history: len(history),
 }
 
@@ -125,9 +125,9 @@ def test_no_method_works_on_the_conversation_that_took_the_id(histories: tuple[H
             with pytest.raises(ConversationErased):
                 pytest.fail(f"{name} of one that {met}: {whole(call(old))!r}")
     assert list(new.events()) == before
-    assert (new.lease(), "a fork" in histories[1], len(new.view())) == (None, False, 2)
-    with new.working(wait_s=0), pytest.raises(ConversationErased):
-        olds["read"].lease()
+    assert (new.current_lease(), "a fork" in histories[1], len(new.view())) == (None, False, 2)
+    with new.lease(wait_s=0), pytest.raises(ConversationErased):
+        olds["read"].current_lease()
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from foldlog import Histories
-from foldlog._history.lease import Working
+from foldlog._history.lease import LeaseBlock
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all
@@ -143,14 +143,14 @@ def work(path: Path, ledger: Ledger) -> None:
     """
     with open_at(path) as store:
         history = Histories(store)["c1"]
-        block = Working(history, 0.02, 60, "worker")
+        block = LeaseBlock(history, 0.02, 60, "worker")
         block._left.set()
         with block:
             for n in range(2):
                 recorded = history.append(batch_of(f"work-{n}", 2), idempotency_key=f"work-{n}")
                 ledger.enter("c1", recorded[0].id, 2, f"work-{n}")
                 block.renew()
-        assert history.lease() is None
+        assert history.current_lease() is None
 
 
 def begin_conversations(path: Path, ledger: Ledger) -> None:

@@ -93,7 +93,7 @@ class Writer:
 
     def _drive(self) -> None:
         """Only workers with its lease append to this conversation: while one has it, a version that it read stays."""
-        with suppress(LeaseTaken), self._driven.working(ttl_s=0.5, wait_s=0):
+        with suppress(LeaseTaken), self._driven.lease(ttl_s=0.5, wait_s=0):
             for _ in range(3):
                 name, version = self._next(), self._driven.version()
                 recorded = self._driven.append(batch_of(name, 2), expected_version=version)

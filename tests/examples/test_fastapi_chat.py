@@ -202,7 +202,7 @@ def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(c
 def test_a_message_to_a_busy_chat_gets_a_409_and_is_not_recorded(chat, url, monkeypatch):
     monkeypatch.setattr(chat, "WAIT_S", 0.0)
     app = chat.chat_app(url, chat.rehearsal, clock)
-    with foldlog.open(url) as histories, histories["ann/first"].working(worker="web-2"):
+    with foldlog.open(url) as histories, histories["ann/first"].lease(worker="web-2"):
         reply = served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
         assert (reply.status_code, reply.json()) == (409, {"detail": "web-2 answers another message of this chat"})
         assert histories["ann/first"].version() == 0

@@ -89,7 +89,7 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
         so_far = [type(event) for event in history.events() if event.shown]
         assert so_far == [Message, Action, Observation, Message] * answered
         version = len(history)
-        assert history.lease() is None
+        assert history.current_lease() is None
 
         async def killed() -> None:
             """A worker is killed while a tool of its reply runs; then the chat is asked again."""
@@ -98,7 +98,7 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
                 hanging = asyncio.ensure_future(_say(client, served, "killed?"))
                 await asyncio.to_thread(_wait, lambda: history.open_calls())
                 assert list(histories.to_resume()) == []
-                os.kill(int(history.lease().worker.rpartition(":")[2]), signal.SIGKILL)
+                os.kill(int(history.current_lease().worker.rpartition(":")[2]), signal.SIGKILL)
                 (tmp_path / "hang").unlink()
                 with pytest.raises(httpx.TransportError):
                     await hanging

@@ -528,13 +528,13 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     history, entered = histories["c"], anyio.Event()
 
     async def drive() -> None:
-        async with history.working() as lease:
+        async with history.lease() as lease:
             assert lease.held
             entered.set()
             await anyio.sleep_forever()
 
     async def wait() -> None:
-        async with histories["c"].working():
+        async with histories["c"].lease():
             raise AssertionError("two have the lease")
 
     async with anyio.create_task_group() as tasks:
@@ -543,10 +543,10 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
         for _ in range(_aio._THREADS + 8):
             tasks.start_soon(wait)
         await histories["c"].append(said("from a user"))
-        assert (await histories["c"].lease()).held
+        assert (await histories["c"].current_lease()).held
         assert [each async for each in histories.to_resume()] == []
         tasks.cancel_scope.cancel()
-    assert await histories["c"].lease() is None
-    async with history.working(wait_s=0):
+    assert await histories["c"].current_lease() is None
+    async with history.lease(wait_s=0):
         await history.append(said("the next one"))
     assert await history.version() == 2

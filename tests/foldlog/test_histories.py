@@ -47,7 +47,12 @@ def test_a_history_without_events_is_empty_in_every_method(histories):
     history = histories["c1"]
     assert (len(history), history.version(), len(history.view()), history.view().to_messages()) == (0, 0, 0, [])
     assert (len(history.sent()), len(history.sent(0))) == (0, 0)
-    assert (list(history.events()), history.tail(3), history.open_calls(), history.interrupt()) == ([], (), (), ())
+    assert (list(history.events()), history.tail(3), history.open_calls(), history.close_open_calls()) == (
+        [],
+        (),
+        (),
+        (),
+    )
     assert (len(history.at(0)), len(history.prepare()), history.pop(), history.lifetimes().events) == (0, 0, (), ())
     assert history.difference(0, 0).entered == ()
     for ask in (lambda: history.at(1), lambda: history.difference(0, 1)):
@@ -68,7 +73,13 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
     assert histories.erase("c1", reason="asked").version == 1
     asked = [
         *(lambda: history.version(), lambda: history.view(), lambda: history.at(0), lambda: list(history.events())),
-        *(lambda: history.tail(1), lambda: history.open_calls(), history.interrupt, history.prepare, history.condense),
+        *(
+            lambda: history.tail(1),
+            lambda: history.open_calls(),
+            history.close_open_calls,
+            history.prepare,
+            history.condense,
+        ),
         *(lambda: history.why(0), lambda: history.difference(0, 0), history.lifetimes, history.pop),
         *(lambda: history.append(messages("two")), lambda: history.append_tool_result("k", "x"), lambda: len(history)),
     ]
@@ -286,7 +297,7 @@ WRONG = {
     "records are a list": lambda history: history.append_records(None, format="openai-chat"),
     "source is what foldlog.open": lambda history: list(history._histories.maintenance.copy_from("s.db")),
     "foldlog.open(URL) returns": lambda history: list(history._histories.maintenance.differences_from("s.db")),
-    "older_than is a datetime.timedelta": lambda history: history.interrupt(older_than=5),
+    "older_than is a datetime.timedelta": lambda history: history.close_open_calls(older_than=5),
     "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
         messages("hi"), expected_version=-1
     ),
@@ -309,7 +320,7 @@ def test_calls_that_will_be_made_are_not_interrupted(histories):
     history = histories["c"]
     history.append(Action(tool="run", arguments={}, call_id="1"))
     with pytest.raises(foldlog.InvalidArgument, match="older_than is -1 day"):
-        history.interrupt(older_than=timedelta(-1))
+        history.close_open_calls(older_than=timedelta(-1))
     assert [call.call_id for call in history.open_calls()] == ["1"]
 
 

@@ -36,7 +36,7 @@ def shown(history):
 def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
     history.append([Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")])
     assert shown(history) == {}
-    (recorded,) = history.interrupt("the power failed")
+    (recorded,) = history.close_open_calls("the power failed")
     assert recorded.event == Observation(
         id=4,
         timestamp=recorded.event.timestamp,
@@ -53,7 +53,7 @@ def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_sho
 def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
     history.append([Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")])
     assert [action.id for action in history.open_calls()] == [0, 1, 4]
-    history.interrupt()
+    history.close_open_calls()
     assert history.open_calls() == ()
     assert len(shown(history)) == 4
 
@@ -69,7 +69,7 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
     before = history.view()
     history.append(result("a"))
     overtake(history, monkeypatch, before)
-    assert [recorded.event.call_id for recorded in history.interrupt()] == ["b"]
+    assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["b"]
     assert history.version() == 4
 
 
@@ -80,7 +80,7 @@ def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(hi
     history.retract(4)
     history._store.project(history.id, lambda writing: writing.put_records(PROJECTION, (), replace_all=True))
     overtake(history, monkeypatch, before)
-    assert [recorded.event.call_id for recorded in history.interrupt()] == ["a", "b"]
+    assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["a", "b"]
 
 
 def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version(history):
@@ -102,7 +102,7 @@ def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version
     assert waiting(history) == ["d"]
     for reason in ("", " \n"):
         history.append(call(f"e{reason}"))
-        history.interrupt(reason)
+        history.close_open_calls(reason)
         assert shown(history)[f"e{reason}"].startswith("interrupted: the program stopped before it recorded a result")
     history.append(call("f"))
     history.append(CondensationAction(forgotten_event_ids=[history.version() - 1]))

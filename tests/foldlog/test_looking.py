@@ -388,7 +388,7 @@ def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog, wo
 
     with foldlog_open("foldlog.db") as histories:
         histories["beta"].append(Action(tool="deploy", call_id="k"))
-        with histories["beta"].working():
+        with histories["beta"].lease():
             assert listed() == (0, [])
             said = foldlog("list", "--to-resume").out
             assert (
@@ -396,7 +396,7 @@ def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog, wo
                 in said
             )
         assert listed() == (0, ["beta"])
-        histories["beta"].interrupt()
+        histories["beta"].close_open_calls()
     assert listed() == (0, [])
     with foldlog_open("foldlog.db", keys=KeyRing(["11" * 32])) as histories:
         histories["beta"].append(Action(tool="deploy", call_id="l"))

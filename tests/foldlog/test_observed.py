@@ -151,15 +151,15 @@ def keys_ignored(path):
 
 
 def overtaken(path):
-    with foldlog.open(path / "s.db") as histories, histories["c1"].working():
-        block = histories["c1"].working(worker="other")
+    with foldlog.open(path / "s.db") as histories, histories["c1"].lease():
+        block = histories["c1"].lease(worker="other")
         block._other = lambda reader: None  # for it, the time of the first one has ended
         with block:
             pass
 
 
 def not_given_back(path):
-    with suppress(StoreUnusable), foldlog.open(path / "s.db") as histories, histories["c1"].working():
+    with suppress(StoreUnusable), foldlog.open(path / "s.db") as histories, histories["c1"].lease():
         histories["c1"].append(said(1))
         histories.close()
 

@@ -84,16 +84,16 @@ def test_an_append_whose_commit_is_cut_off_is_stored_once(store: Store, proxy: C
 def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store: Store, proxy: CuttingProxy, cut: Cut):
     history = Histories(store)["c1"]
     proxy.order(cut)
-    with history.working(worker="one") as lease:
+    with history.lease(worker="one") as lease:
         for n in range(2):
             proxy.order(cut)
             history.append(said(str(n)), expected_version=n)
         proxy.order(cut)
-        assert history._working.renew()
+        assert history._lease_block.renew()
         assert lease.held
         proxy.order(cut)
     assert proxy.cuts == 5
-    assert history.lease() is None
+    assert history.current_lease() is None
     assert [event.content for event in store.events("c1")] == ["0", "1"]
 
 

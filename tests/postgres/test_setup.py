@@ -569,7 +569,7 @@ def test_each_role_does_its_work_and_no_more(roles: Callable[[str], str]):
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'aGVsbG8h' * 1_000}"}}
     with foldlog.open(roles("agent")) as histories:
         history = histories.create("c1", {"user": "ann"})
-        with history.working():
+        with history.lease():
             history.append([said("secret"), Message(source="user", content=(picture,))], idempotency_key="k")
             history.append([said(str(n)) for n in range(130)], documents={"state": {"a": 1}})
             history.prepare()

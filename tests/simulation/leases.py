@@ -68,7 +68,7 @@ class _Worker:
         self.seam = Seam(self.inner, shared=True)
         self.seam.arm(at_transaction=self.world.between)
         self.history = Histories(Store(self.seam, clock=self.wall))["c"]  # type: ignore[arg-type]
-        self.block: leases.Working | None = None
+        self.block: leases.LeaseBlock | None = None
         self.seen: tuple[object, float] = None, 0.0
 
 
@@ -82,12 +82,12 @@ class _World:
         """The workers within a step: each waits for the next one."""
         self.one_clock = self.draw.random() < 0.3
         self.workers = [_Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)]
-        self.valid: leases.Working | None = None
+        self.valid: leases.LeaseBlock | None = None
         self.until, self.of = _BEGAN, self.valid
         self.row = 0
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
         self.log: list[str] = []
-        self.erased = set[leases.Working | None]()
+        self.erased = set[leases.LeaseBlock | None]()
         """The leases of erased conversations: their workers are refused, and they keep nobody."""
 
     def between(self) -> None:
@@ -116,12 +116,12 @@ class _World:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _begin(self, worker: _Worker) -> None:
-        if worker.block is not None and vars(worker.history).get("_working") is worker.block:
+        if worker.block is not None and vars(worker.history).get("_lease_block") is worker.block:
             if worker.history._generation.fence is not None:
                 return
             block = worker.block  # it waits
         else:
-            block = leases.Working(worker.history, _TTL_S, 1e8, worker.name)
+            block = leases.LeaseBlock(worker.history, _TTL_S, 1e8, worker.name)
             worker.seen = None, 0.0
         worker.block = block
         try:
@@ -297,15 +297,17 @@ def _by_the_clock_alone(was: Any) -> Any:
 
 MUTATIONS = {
     "fence": Mutation(
-        "an append looks at no lease", "_history.lease:Working._fence", lambda _: lambda self, reader: None
+        "an append looks at no lease", "_history.lease:LeaseBlock._fence", lambda _: lambda self, reader: None
     ),
-    "clock": Mutation("an append trusts its clock", "_history.lease:Working._fence", _by_its_time),
+    "clock": Mutation("an append trusts its clock", "_history.lease:LeaseBlock._fence", _by_its_time),
     "generation": Mutation("no append looks", "eventstore.log.finding:find_meant", _without_fence),
-    "renew": Mutation("a lease that was taken over is renewed", "_history.lease:Working._again", _whoever),
-    "give back": Mutation("the lease of another is given back", "_history.lease:Working._give_back", _gives_back_any),
-    "take": Mutation("no worker waits", "_history.lease:Working._other", lambda _: lambda self, reader: None),
+    "renew": Mutation("a lease that was taken over is renewed", "_history.lease:LeaseBlock._again", _whoever),
+    "give back": Mutation(
+        "the lease of another is given back", "_history.lease:LeaseBlock._give_back", _gives_back_any
+    ),
+    "take": Mutation("no worker waits", "_history.lease:LeaseBlock._other", lambda _: lambda self, reader: None),
     "set back": Mutation(
-        "a clock that was set back keeps a lease", "_history.lease:Working._other", _by_the_clock_alone
+        "a clock that was set back keeps a lease", "_history.lease:LeaseBlock._other", _by_the_clock_alone
     ),
 }
 

@@ -628,17 +628,17 @@ class Steps:
                 raise Finding("condensed", f"{name}: {len(before.ids)} events became {len(after.ids)}")
         self.look(rng, process, name)
 
-    def interrupt(self, rng: random.Random, site: Site, process: Process) -> None:
+    def close_open_calls(self, rng: random.Random, site: Site, process: Process) -> None:
         found = self.growing(rng, site)
         if found is None:
             return
         name, calls = found.name, found.open_calls(found.shown())
         self.tell(f"  {name} {calls}")
-        _, error, added = self.on_its_own(process, name, lambda: process.histories[name].interrupt("drawn"))
+        _, error, added = self.on_its_own(process, name, lambda: process.histories[name].close_open_calls("drawn"))
         if not self.met and (error is None or added):
             told = [(event["kind"], event["cause"], event["is_error"]) for event in added]
-            same("interrupt", told, [("observation", call, True) for call in calls], name)
-            same("interrupted", found.open_calls(found.shown()), [], name)
+            same("close_open_calls", told, [("observation", call, True) for call in calls], name)
+            same("closed", found.open_calls(found.shown()), [], name)
         self.look(rng, process, name)
 
     # ---------------------------------------------------------------- forks, redaction, erasure
@@ -1170,18 +1170,18 @@ def _said(some: Iterable[model.Conversation]) -> set[str]:
 
 WEIGHTS = {
     "append": 34, "together": 2, "wait": 0.2, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5,
-    "attributes": 4, "create": 3, "step": 3, "interrupt": 2, "fork": 6, "redact": 3, "erase": 3, "ingest": 4,
+    "attributes": 4, "create": 3, "step": 3, "close_open_calls": 2, "fork": 6, "redact": 3, "erase": 3, "ingest": 4,
     "copy": 0.5, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
     "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.7, "report": 0.1, "verify": 0.5, "read": 1,
     "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
-    *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "interrupt"),
+    *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "close_open_calls"),
     *("fork", "redact", "erase", "ingest", "copy", "back_up", "rekey", "vacuum"),
 }
 _INTERLEAVED = {
     **dict.fromkeys(("append", "forget", "request", "retract", "pop", "document", "attributes", "create"), 0.2),
-    **dict.fromkeys(("fork", "interrupt", "back_up", "verify"), 0.2),
+    **dict.fromkeys(("fork", "close_open_calls", "back_up", "verify"), 0.2),
     **{"redact": 0.4, "erase": 0.5, "ingest": 0.4, "step": 0.3, "copy": 0.4, "vacuum": 0.4},
 }
 """How likely another process takes a step within one, or a fault comes."""

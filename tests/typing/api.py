@@ -52,10 +52,10 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(history.append(a_condensation(), expected_version=4, idempotency_key="k"), tuple[Recorded, ...])
         assert_type(history.request_condensation("the window is full"), Recorded)
         assert_type(history.open_calls(), tuple[Action, ...])
-        assert_type(history.interrupt("the program died"), tuple[Recorded, ...])
-        with history.working(ttl_s=10, wait_s=0) as lease:
+        assert_type(history.close_open_calls("the program died"), tuple[Recorded, ...])
+        with history.lease(ttl_s=10, wait_s=0) as lease:
             assert_type((lease.held, lease.worker, lease.until), tuple[bool, str, datetime])
-        assert_type(history.lease(), Lease | None)
+        assert_type(history.current_lease(), Lease | None)
         assert_type(history.at(4), View)
         assert_type(list(history.events(0, 2)), list[Event])
         ids = [conversation for conversation in histories if conversation in histories]
@@ -144,7 +144,7 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
     async with foldlog.aio.open("memory:") as histories:
         history = histories["c1"]
         assert_type(await history.append(an_exchange(), expected_version=0), tuple[Recorded, ...])
-        async with history.working() as lease:
+        async with history.lease() as lease:
             assert_type(lease, Lease)
         assert_type(await history.view(), View)
         assert_type(await history.step(), View | Condensation)

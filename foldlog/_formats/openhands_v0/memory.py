@@ -27,7 +27,7 @@ _FACTS = (
     ("repo_name", "Repository"),
     ("repo_directory", "Cloned to"),
     ("repo_branch", "Branch"),
-    ("working_dir", "Working directory"),
+    ("working_dir", "LeaseBlock directory"),
     ("date", "Date"),
 )
 _INSTRUCTIONS = (
