@@ -15,7 +15,8 @@
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
-    └── StoreUnusable          not a store, damaged, replaced, closed or read-only: waiting does not help
+    └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
+        ├── StoreDamaged       the database is damaged: verify, then restore a backup or salvage
         └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
@@ -23,13 +24,51 @@ A class exists where a caller would act differently. Driver errors never escape:
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+UnavailableKind = Literal["full", "disk", "denied", "missing", "moved", "busy", "read", "away", "taken"]
+"""Why a store is unavailable:
+
+- ``full``: the disk has no space
+- ``disk``: reading, writing or syncing failed
+- ``denied``: this user may not, or the file system is read-only
+- ``missing``: the file or its folder is not there
+- ``moved``: the file was removed or renamed while it was open, or has a second name
+- ``busy``: other writers are in the way, or all connections are in use
+- ``read``: a reader that was opened before needs what is to be removed
+- ``away``: the server cannot be reached, or cannot keep its promises
+- ``taken``: another writer was first
+"""
+
+UnusableKind = Literal["closed", "nested", "read_only", "refused", "replaced", "foreign", "schema", "damaged", "key"]
+"""Why a store is unusable:
+
+- ``closed``: it was closed
+- ``nested``: this thread is inside a write to it
+- ``read_only``: it is open for reading only
+- ``refused``: the database refuses a statement, or a limit is reached
+- ``replaced``: another file took the place of the store's file or log
+- ``foreign``: this is not a store
+- ``schema``: another version of foldlog made it
+- ``damaged``: see ``StoreDamaged``
+- ``key``: see ``KeyUnavailable``
+"""
+
 
 class EventStoreError(Exception):
-    """The base of all errors that ``eventstore`` raises on purpose. ``unfinished``: a part of what was asked is done
-    and stays; the message says which.
+    """The base of all errors of foldlog. ``unfinished``: a part of what was asked is done and stays; the message says
+    which. All errors can be copied and pickled, with their attributes and notes.
     """
 
     unfinished = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self.args), vars(self)
+
+
+def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
+    """Make an error of its message: its attributes follow, so its class need not be called with what it was made of."""
+    return kind.__new__(kind, *args)
 
 
 class VersionConflict(EventStoreError):
@@ -159,20 +198,41 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same call may
-    succeed later. Acknowledged events are safe; the message names the remedy.
+    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same call, on the
+    same open store, succeeds when that is over. Acknowledged events are safe; the message names the remedy, and
+    ``kind`` what refuses (``UnavailableKind``).
     """
+
+    def __init__(self, message: str, *, kind: UnavailableKind) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class StoreUnusable(EventStoreError):
-    """The store cannot be used, and waiting does not help: this is not a store, a newer version made it, it is damaged,
-    its file was replaced, or it is closed or open for reading only. Acknowledged events are safe; the message names the
-    remedy.
+    """The store cannot be used, and waiting does not help: this is not a store, a newer version made it, its file was
+    replaced, or it is closed or open for reading only. Acknowledged events are safe; the message names the remedy, and
+    ``kind`` what is wrong (``UnusableKind``).
     """
+
+    def __init__(self, message: str, *, kind: UnusableKind) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class StoreDamaged(StoreUnusable):
+    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog verify``, then restore a backup, or
+    copy what is sound with ``foldlog salvage``.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="damaged")
 
 
 class KeyUnavailable(StoreUnusable):
     """A key is missing or malformed. Nothing was read or written; give the key that the message names."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="key")
 
 
 def install_command(extra: str) -> str:

@@ -38,7 +38,7 @@ from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation
 
@@ -116,7 +116,7 @@ class Store:
                 except BaseException as error:
                     note_committed(error)
                     raise
-        except RecorderError:
+        except FAILURES:
             for each in (work, *together):
                 self.database.known.forget(each.conversation)
             raise

@@ -27,8 +27,9 @@ Results        of reading: RecentConversations, ConversationRow, FoundEvent, Hit
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
-               KeyUnavailable, CannotRedact, ConversationHasForks; LeaseTaken. Of Views: NoSuchEvent, NoSuchVersion.
-               Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of searches: SearchRefused
+               StoreDamaged, KeyUnavailable, CannotRedact, ConversationHasForks; LeaseTaken. Of Views:
+               NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser, NoCondensationAvailable,
+               ModelCallFailed. Of searches: SearchRefused
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
                with their errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
                history), foldlog.commands (for a command of your own); the packages below: foldlog.eventstore,
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore import Redaction as Redaction
     from foldlog.eventstore import Retraction as Retraction
     from foldlog.eventstore import Store as Store
+    from foldlog.eventstore import StoreDamaged as StoreDamaged
     from foldlog.eventstore import StoreUnavailable as StoreUnavailable
     from foldlog.eventstore import StoreUnusable as StoreUnusable
     from foldlog.eventstore import SystemMessage as SystemMessage
@@ -145,7 +147,7 @@ _NAMES = {
         "ConversationNotFound ConversationRow CorruptEvent Erased Event EventStoreError FoundEvent "
         "HistoryDiverged IdempotencyConflict InvalidArgument InvalidEvent InvalidOption KeyRing "
         "KeyUnavailable Message Observation RecentConversations Recorded Redaction Retraction Store "
-        "StoreUnavailable StoreUnusable SystemMessage UnknownEventType VersionConflict"
+        "StoreDamaged StoreUnavailable StoreUnusable SystemMessage UnknownEventType VersionConflict"
     ),
     "foldlog.projections": "Difference Lifetimes NoSuchEvent NoSuchVersion View Why",
     "foldlog._history.history": "ExpectedVersion History",
@@ -167,7 +169,7 @@ _NAMES = {
 
 if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
     _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-    __all__ = sorted(_HOMES)
+    __all__ = sorted({*_HOMES} - {"open"})  # "from foldlog import *" leaves Python's own
 
     def __getattr__(name: str) -> object:
         if name in _PACKAGES:
@@ -182,4 +184,4 @@ if not TYPE_CHECKING:  # a type checker takes this function for a promise that e
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_PACKAGES})
+        return sorted({"__version__", *_HOMES, *_PACKAGES})

@@ -99,7 +99,7 @@ class ThreadPool:
         """Run the call in a thread as soon as one is free."""
         with self._lock:
             if self._closed:
-                raise StoreUnusable("the store is closed; open the store again")
+                raise StoreUnusable("the store is closed; open the store again", kind="closed")
             if self._idle <= 0 and len(self._threads) < self._threads_max:
                 number = len(self._threads) + 1
                 thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)

@@ -1,5 +1,6 @@
 """What a package promises is what it has."""
 
+import builtins
 import importlib
 import inspect
 import pkgutil
@@ -13,7 +14,6 @@ import foldlog
 import foldlog.condensers
 import foldlog.eventstore
 from foldlog.adapters._catalog import ADAPTERS
-from foldlog.eventstore.recorders.errors import RecorderError
 
 PACKAGES = ["foldlog.eventstore", "foldlog.projections", "foldlog.condensers", "foldlog"]
 
@@ -35,7 +35,7 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
         and not isinstance(value, types.ModuleType)
         and name not in ("annotations", "TYPE_CHECKING")
     }
-    assert reachable <= promised
+    assert reachable - {"open"} <= promised
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
@@ -90,13 +90,23 @@ def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():
     assert len(foldlog.__all__) <= 75
 
 
+@pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
+def test_an_import_of_all_names_hides_no_name_of_python(package):
+    assert set(_promised(importlib.import_module(package))) & set(vars(builtins)) == set()
+
+
+def test_dir_shows_what_is_public():
+    packages = {"aio", "condensers", "eventstore", "formats", "projections"}
+    assert set(dir(foldlog)) == {*foldlog.__all__, *packages, "open", "__version__"}
+
+
 def _raised(docstring: str) -> list[str]:
     """Return the names that the paragraphs with "Raises" quote."""
     return [name for part in docstring.split("\n\n") if "Raises" in part for name in re.findall(r"``(\w+)``", part)]
 
 
 def test_every_error_is_an_event_store_error():
-    """Those that never reach a caller are left out: recorders' errors, and what one module says to another."""
+    """What one module says to another, and never reaches a caller, is left out."""
     adapters = tuple(adapter.module for adapter in ADAPTERS)  # each wants its SDK, and so does what it is made with
     errors = {
         value
@@ -108,7 +118,7 @@ def test_every_error_is_an_event_store_error():
     }
     internal = {"Undecodable", "NotAsWritten", "UnreadableJson", "Broken", "UnreadableRevision", "Refused"}
     internal |= {"Met", "NotIndexed", "StdoutFailed"}
-    others = {each.__name__ for each in errors if not issubclass(each, (foldlog.EventStoreError, RecorderError))}
+    others = {each.__name__ for each in errors if not issubclass(each, foldlog.EventStoreError)}
     assert {name for name in others if not name.startswith("_")} - internal == set()
 
 

@@ -44,7 +44,7 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import CorruptEvent, InvalidEvent
+from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import followed, placed_rows, recorded
@@ -56,7 +56,7 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES, Failure
 from foldlog.eventstore.recorders.types import Place, PlacedRow, Record, Row
 
 BATCH_MAX = 1_000
@@ -182,9 +182,21 @@ class StoreRecorder:
 def errors_of_the_library() -> Iterator[None]:
     try:
         yield
-    except RecorderError as error:
-        kind = getattr(persistence, type(error).__name__, persistence.OperationalError)
-        raise kind(str(error)) from error
+    except KeyUnavailable:
+        raise
+    except FAILURES as error:
+        raise _error_of_the_library(error)(str(error)) from error
+
+
+def _error_of_the_library(error: Failure) -> type[persistence.PersistenceError]:
+    match error.kind:
+        case "taken":
+            return persistence.IntegrityError
+        case "closed" | "nested":
+            return persistence.InterfaceError
+        case _ if isinstance(error, StoreUnusable):
+            return persistence.DatabaseError
+    return persistence.OperationalError
 
 
 class TrackingView(TrackingRecorder):
@@ -351,8 +363,8 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
     found = not_erased(database.find(transaction, conversation)) or begin_new(transaction, database, conversation, now)
     if version < found.begins:
-        raise IntegrityError(
-            f"conversation {conversation!r} has event {version} already: it shares it with another one"
+        raise StoreUnavailable(
+            f"conversation {conversation!r} has event {version} already: it shares it with another one", kind="taken"
         )
     writing = WriteTransaction(transaction, found, database)
     rows, _ = chained(found._replace(version=version), [as_stored], now)

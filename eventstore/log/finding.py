@@ -9,14 +9,13 @@ from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.log.row import begun, not_erased
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
@@ -203,10 +202,10 @@ def pages(
 
     try:
         found, ranges, opened = database.recorder.query(partial(read_existing, database, name, opening))
-    except DatabaseError:
+    except StoreDamaged:
         try:
             found = database.recorder.query(partial(read_existing, database, name, attrgetter("found")))
-        except DatabaseError as error:
+        except StoreDamaged as error:
             raise unreadable(name, start, error) from error
         ranges, opened = page_ranges(start, min(stop, found.version), reverse=reverse), ()
     return chain([opened], pages_again(database, found, ranges, read, reverse=reverse))
@@ -230,7 +229,7 @@ def pages_again(
     for first, end in ranges:
         try:
             page = database.recorder.query(partial(following, first=first, end=end))
-        except DatabaseError as error:
+        except StoreDamaged as error:
             if end - first == 1:
                 raise unreadable(found.id, first, error) from error
             halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
@@ -254,5 +253,5 @@ def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tup
         stop, size = stop - size, min(4 * size, PAGE)
 
 
-def unreadable(conversation: str, event_id: int, error: DatabaseError, position: int | None = None) -> CorruptEvent:
+def unreadable(conversation: str, event_id: int, error: StoreDamaged, position: int | None = None) -> CorruptEvent:
     return CorruptEvent(conversation, event_id, f"it cannot be read: {error.__cause__ or error}", position)

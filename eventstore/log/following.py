@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.errors import CorruptEvent, StoreDamaged
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before, unreadable
 from foldlog.eventstore.log.ledger import as_followed, erasure_of
@@ -13,7 +13,6 @@ from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import PlacedRow, Row
 
 _PAGE = 1_000
@@ -26,7 +25,7 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
         size = most if limit is None else min(most, limit)
         try:
             page = followed(database, after_position, size)
-        except DatabaseError as error:
+        except StoreDamaged as error:
             if size > 1:
                 most = size // 2
                 continue

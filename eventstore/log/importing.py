@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import numbered
-from foldlog.eventstore.errors import HistoryDiverged, VersionConflict
+from foldlog.eventstore.errors import HistoryDiverged, StoreUnavailable, VersionConflict
 from foldlog.eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
@@ -45,7 +45,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 CHUNK = 1_000
@@ -123,7 +123,7 @@ class StagedWriter:
     def __exit__(self, *_: object) -> None:
         recorder, tried = self.database.recorder, self._tried
         if tried is not None and not self._is_published:
-            with contextlib.suppress(RecorderError):
+            with contextlib.suppress(*FAILURES):
                 if tried in recorder.query(lambda reader: staged_keys(reader, self._new.id)):
                     delete_rows(recorder, tried)
 
@@ -316,10 +316,12 @@ def say_the_same(stored: Event, given: Event) -> bool:
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
+    """Return the staged conversation with this key. Raises ``StoreUnavailable`` where it was discarded."""
     found = database.find_key(transaction, key)
     if found is None:
-        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
+        raise StoreUnavailable(
+            f"conversation number {key} is not staged any more: its import was discarded", kind="taken"
+        )
     return WriteTransaction(transaction, found, database)
 
 

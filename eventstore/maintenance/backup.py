@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreDamaged, StoreUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
@@ -25,8 +25,9 @@ from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
-from foldlog.eventstore.recorders.errors import OperationalError, StillRead
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.errors import translate
 from foldlog.eventstore.recorders.sqlite.replacing import (
     check_replaceable,
     held,
@@ -107,7 +108,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
             part.rename(target)
             sync(target.parent)
     except OSError as error:
-        raise StoreUnavailable(f"cannot write the backup {path}: {error.strerror or error}") from error
+        raise translate(error, f"write the backup {path}") from error
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
@@ -123,7 +124,7 @@ def _left(database: Database, part: Path) -> Iterator[None]:
     key = -secrets.randbits(62)
     noted = False
     if database.recorder.writable:
-        with contextlib.suppress(OperationalError):
+        with contextlib.suppress(*FAILURES):
             _finish(database)
             database.recorder.transact(lambda transaction: transaction.change(key, Left(BACKUP, os.path.abspath(part))))
             noted = True
@@ -131,7 +132,7 @@ def _left(database: Database, part: Path) -> Iterator[None]:
         yield
     finally:
         if noted:
-            with contextlib.suppress(OperationalError):  # the next vacuum finds the note, and no file
+            with contextlib.suppress(*FAILURES):  # the next vacuum finds the note, and no file
                 database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
 
 
@@ -162,8 +163,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         finally:
             _remove(part)
     except (OSError, sqlite3.Error) as error:
-        problem = error.strerror if isinstance(error, OSError) else str(error)
-        raise StoreUnavailable(f"cannot restore {backup} to {path}: {problem}; nothing was replaced") from error
+        raise translate(error, f"restore {backup} to {path}", "; nothing was replaced") from error
     return Restored(path, former, *done, tuple(erased_since))
 
 
@@ -189,7 +189,7 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
     if damage:
         conversation, finding = damage[0]
         where = "" if conversation is None else f"conversation {conversation!r}: "
-        raise StoreUnusable(
+        raise StoreDamaged(
             f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
             f"replaced; restore another backup, or copy what is sound with 'foldlog salvage'"
         )
@@ -240,9 +240,11 @@ def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done
     pending = path is None or database.bytes_pending
     try:
         returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
-    except StillRead as error:
+    except StoreUnavailable as error:
+        if error.kind != "read":
+            raise
         if pending:
-            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog vacuum' again")
+            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog vacuum' again", kind="read")
             still_read.unfinished = True
             raise still_read from error
         returned = False

@@ -26,6 +26,7 @@ from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
     HistoryDiverged,
+    StoreDamaged,
     VersionConflict,
 )
 from foldlog.eventstore.events import VIEWS, Event, RedactionCopied
@@ -41,7 +42,6 @@ from foldlog.eventstore.maintenance.redact import redact_rows
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.store import Store
 
@@ -121,7 +121,7 @@ def _move(source: Database, target: Database, stopped: threading.Event, found: C
         return copy_conversation(source, target, found.id, stopped)
     except ConversationErased as error:
         return Moved(found.id, 0, version, error.problem)
-    except (CannotRedact, CorruptEvent, DatabaseError, HistoryDiverged, VersionConflict) as error:
+    except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
         return Moved(found.id, 0, version, str(error))
 
 

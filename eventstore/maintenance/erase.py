@@ -26,7 +26,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left, PlacedPast
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
 
@@ -74,7 +74,7 @@ def erase(
         parts = f"; forks kept a part then: {', '.join(kept)}" if kept else ""
         try:
             found, forks = recorder.transact(partial(mark, key=key, parent=parent, reason=reason + parts))
-        except RecorderError as error:
+        except FAILURES as error:
             if not gone:
                 raise
             told = f"conversation {conversation!r} is not erased; of its forks are erased: {gone}"
@@ -103,7 +103,7 @@ def _delete_rows(database: Database, conversation: str) -> None:
         for each in database.recorder.query(lambda reader: reader.unfinished()):
             if each.operation == ERASE or each.conversation == conversation:
                 finish(database, each)
-    except RecorderError as error:
+    except FAILURES as error:
         raise unfinished(f"{_DONE.format(conversation)}, but not all of its rows are deleted", error) from error
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted, paged, start_after
 from foldlog.eventstore.log.importing import IMPORT, delete_rows
@@ -23,7 +23,7 @@ from foldlog.eventstore.maintenance.rekey_steps import RekeyState, leave, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewKey, NewMark
-from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
@@ -68,8 +68,8 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
                 yield last
             try:
                 last = _rekeyed(database, found, decrypt)
-            except RecorderError as error:
-                if not changed or isinstance(error, DatabaseError):
+            except FAILURES as error:
+                if not changed or isinstance(error, StoreDamaged):
                     raise
                 done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
                 raise unfinished(done, error) from error

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.errors import CorruptEvent, StoreUnusable
+from foldlog.eventstore.errors import CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
@@ -197,14 +197,14 @@ class _Change:
         return head_after(self._found.id, self._salt, self._links, head, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
-        """Write rows in their new form. Raises ``StoreUnusable`` unless they read as before."""
+        """Write rows in their new form. Raises ``StoreDamaged`` unless they read as before."""
         back = self._target.decoded([new for _, new in changed])
         if any(
             one._replace(checksum=0) != plain._replace(checksum=0)
             for one, (plain, _) in zip(back, changed, strict=True)
         ):
             first, last = changed[0][0].id, changed[-1][0].id
-            raise StoreUnusable(
+            raise StoreDamaged(
                 f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
                 f"they were not changed; run 'foldlog verify', and report this"
             )

@@ -33,7 +33,7 @@ from foldlog.eventstore.maintenance.verify import (
     findings_beside,
     readable_conversations,
 )
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from foldlog.eventstore.store import Store
 
@@ -74,9 +74,9 @@ def salvage(source: Store, target: Store, *, ends: Mapping[int, int | None] | No
         end = _lost_end(found, ends[found.key]) if ends and found.key in ends else ()
         try:
             yield _salvaged(source.database, target.database, found, end)
-        except RecorderError:
-            raise
         except EventStoreError as error:
+            if isinstance(error, FAILURES) and not isinstance(error, KeyUnavailable):
+                raise
             yield Salvaged(found.id, 0, False, problem=str(error))
 
 

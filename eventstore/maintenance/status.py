@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.errors import InvalidOption
-from foldlog.eventstore.recorders.errors import IntegrityError
+from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.store import Store
 
 if TYPE_CHECKING:
@@ -36,5 +34,8 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
     """
     name, value = f"tracking {read_model}", "" if position is None else str(check_whole("position", position, 0))
-    with suppress(IntegrityError):
+    try:
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))
+    except StoreUnavailable as error:
+        if error.kind != "taken":
+            raise

@@ -24,7 +24,7 @@ from foldlog.eventstore.log.importing import BACKUP, REKEY, delete_rows
 from foldlog.eventstore.maintenance.rekey_steps import reform
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import Finished
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
 from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
 from foldlog.eventstore.recorders.types import Unfinished
 
@@ -79,11 +79,11 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
     try:
         if recorder.on_server:
             recorder.compact(PATIENCE_S)
-    except RecorderError as error:
+    except FAILURES as error:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 
 
-def unfinished(done: str, error: RecorderError) -> RecorderError:
+def unfinished(done: str, error: Failure) -> Failure:
     """Return the error for work that the disk or the server ended after a part of it was done."""
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)

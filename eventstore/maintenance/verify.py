@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import tombstones_before
@@ -25,7 +25,6 @@ from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import NotAsWritten, is_redacted
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, RecalledKey, Row, utf8
 from foldlog.eventstore.store import Store
@@ -117,7 +116,7 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
         copy = "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog vacuum' deletes it"
         parts = [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
         return [*map(of_all, recorder.check()), *parts, *findings_in_ledger(database, 0, "")]
-    except DatabaseError as error:
+    except StoreDamaged as error:
         return [of_all(str(error))]
 
 
@@ -137,7 +136,7 @@ def _generations(
     kept = heads.get(found.id, ())
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, found))
-    except DatabaseError:
+    except StoreDamaged:
         tombstones = ()  # the check of the database names what is damaged
     for number, each in enumerate((*tombstones, found)):
         # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
@@ -154,7 +153,7 @@ def _verdict(
         findings = list(found_by)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
-    except DatabaseError as error:
+    except StoreDamaged as error:
         findings = [of_all(str(error))]
     if findings and found.erasure is None and attempts:
         now = _changed_since(database, found)
@@ -165,7 +164,7 @@ def _verdict(
 
 def _changed_since(database: Database, found: Conversation) -> Conversation | None:
     """Return the conversation as it is now, if it has changed since it was found."""
-    with suppress(DatabaseError):
+    with suppress(StoreDamaged):
         now = database.recorder.query(lambda reader: reader.conversation(found.key))
         return now if now is not None and _state(now) != _state(found) else None
     return None
@@ -293,7 +292,7 @@ class Check:
 
     def rows(self) -> Iterator[Row]:
         """Yield the sound rows, plain, in the order of their ids. Cost: one hash and one checksum each; a page of
-        memory. Raises ``RecorderError`` where the database is not damaged, but cannot be read.
+        memory. Raises ``StoreUnavailable`` where it cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
@@ -317,7 +316,7 @@ class Check:
         while self._next < self._stop or (self._next < end and self._without_receipt()):
             start, stop = self._next, self._stop if self._next < self._stop else end
             page = _readable(recorder, lambda limit, reader: reader.rows(key, start, stop, limit))  # noqa: B023
-            if isinstance(page, DatabaseError):
+            if isinstance(page, StoreDamaged):
                 self._find(start, f"it cannot be read: {page.__cause__ or page}")
                 self._go_on(start + 1)
                 continue
@@ -451,9 +450,9 @@ def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conv
     name. Cost: the conversations, and dozens of queries for each that cannot be read.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
-        if isinstance(page, DatabaseError):
+        if isinstance(page, StoreDamaged):
             after = None
-            with suppress(DatabaseError):  # an index alone has the names too
+            with suppress(StoreDamaged):  # an index alone has the names too
                 after = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
             what = "it cannot be read" if after else "the list of conversations cannot be read to its end"
             yield Unlisted(after, f"{what}: {page.__cause__ or page}")
@@ -467,11 +466,11 @@ def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conv
 
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
-) -> Sequence[T] | DatabaseError:
+) -> Sequence[T] | StoreDamaged:
     """Return the next items, fewer where one behind them cannot be read; or the error of the first."""
     try:
         return recorder.query(partial(read, limit))
-    except DatabaseError as error:
+    except StoreDamaged as error:
         return error if limit == 1 else _readable(recorder, read, max(limit // 10, 1))
 
 

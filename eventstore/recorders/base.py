@@ -4,7 +4,8 @@ The store on top of it gives density, expected versions, rules, the hash chain a
 and transactions, and nothing of events. It asks and writes by statements, which have the same names, parameters and
 columns in each database. Every recorder passes the suite in ``tests/conformance/test_recorders.py``.
 
-Recorders raise the errors of ``foldlog.eventstore.recorders.errors``, with the driver's error as cause.
+Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause; below, each is named by
+its kind.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
+from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
 from foldlog.eventstore.recorders import changes
-from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
     Ancestor,
     Beginning,
@@ -252,7 +254,7 @@ class Reader(ABC):
                 return found
             border = self.rows(found.parent, found.begins - 1, found.begins, 1)
         except (AttributeError, TypeError) as error:  # a column of another type
-            raise DatabaseError(
+            raise StoreDamaged(
                 f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then 'foldlog salvage'"
             ) from error
         return found.grown(border[0]) if border else found._replace(version=found.begins)
@@ -325,8 +327,9 @@ class Transaction(Reader):
 
     def _check_staged(self, key: int) -> None:
         if self._state(key) != (False, False):
-            raise IntegrityError(
-                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
+            raise StoreUnavailable(
+                f"conversation number {key} is not staged any more: its import was discarded, or is published already",
+                kind="taken",
             )
 
     @abstractmethod
@@ -337,7 +340,7 @@ class Transaction(Reader):
         """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
 
     def begin(self, new: Beginning) -> Conversation:
-        """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
+        """Begin a conversation; a staged one is unfinished as an ``import``. ``taken``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
         name, created_at, salt, staged, fork, replaces = new
@@ -356,12 +359,12 @@ class Transaction(Reader):
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first position is known once the transaction
-        is committed. An id that exists: ``IntegrityError``, here or at the commit. ``follow``: the rows follow the last
+        is committed. An id that exists: ``taken``, here or at the commit. ``follow``: the rows follow the last
         row of the conversation as this transaction found it, and this cache notes how they leave it. A new ``era``
         begins where another cache noted the last ones, and without ``follow``.
 
         ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
-        ``IntegrityError`` where it is not staged any more.
+        ``taken`` where it is not staged any more.
         """
 
     def delete(self, key: int, limit: int) -> bool:
@@ -380,7 +383,7 @@ class Transaction(Reader):
         return is_done
 
     def change(self, key: int, change: changes.Change) -> None:
-        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists, or
+        """Change a conversation that exists. ``taken``, here or at the commit: a ``RememberedKey`` exists, or
         what is to be ``Visible`` is not staged any more, or its id is taken.
         """
         if type(change) in changes.LEAVE_BYTES:
@@ -424,7 +427,7 @@ class Transaction(Reader):
             self._write(changes.STATEMENTS[type(change)], *change, key)
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``IntegrityError``
+        """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``taken``
         otherwise. An empty text forgets it.
         """
         kind, _, application = name.partition(" ")
@@ -435,7 +438,9 @@ class Transaction(Reader):
         else:
             newest = self.value(name)
             if newest and int(newest) >= int(value):
-                raise IntegrityError(f"{application!r} is at notification {newest} already, {value} comes too late")
+                raise StoreUnavailable(
+                    f"{application!r} is at notification {newest} already, {value} comes too late", kind="taken"
+                )
             self._insert_tracking(application, int(value))
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
@@ -490,7 +495,7 @@ class Recorder(ABC):
         It runs in the thread of its caller; with ``any_thread``, for work that calls only foldlog's code, it may run in
         the thread of another caller.
 
-        Raises ``InterfaceError`` where this thread is inside ``transact`` already, and ``OperationalError`` where other
+        Raises ``nested`` where this thread is inside ``transact`` already, and ``busy`` where other
         writers keep it waiting for longer than the recorder's patience, ``at_once`` for ``AT_ONCE_S``; both name the
         remedy.
         """
@@ -499,7 +504,7 @@ class Recorder(ABC):
         """Write what the store can go without, and return True; False where this recorder only reads, other writers
         keep it waiting, or the database fails: then nothing is written. ``at_once`` is for what can be made again.
         """
-        with suppress(RecorderError):
+        with suppress(*FAILURES):
             if self.writable:
                 self.transact(work, at_once=at_once)
                 return True
@@ -509,7 +514,7 @@ class Recorder(ABC):
         """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
         transactions as possible. Return the outcome of each: its result, or what ``transact`` would have raised.
 
-        Raises ``InterfaceError`` where this thread is inside a write already.
+        Raises ``nested`` where this thread is inside a write already.
         """
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
@@ -544,7 +549,7 @@ class Recorder(ABC):
     @abstractmethod
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
         """Remove the bytes of deleted and replaced rows: those of later ones alone stay ``bytes_pending``. A file is
-        rewritten. Return False where only the owner of a server's tables can do it. Raises ``StillRead`` where a reader
+        rewritten. Return False where only the owner of a server's tables can do it. Raises ``busy`` where a reader
         that was opened before needs them for ``patience_s`` seconds: then bytes stay pending, and a file does not
         shrink. ``on_progress`` gets how many tables are done and of how many; a file is rewritten in one step.
 

@@ -61,7 +61,7 @@ class NewForm(NamedTuple):
 
 class RememberedKey(NamedTuple):
     """Store what a new idempotency key stands for. With ``again``, store a new proof for a key that exists; without it,
-    such a key raises ``IntegrityError``.
+    such a key raises ``taken``.
     """
 
     idempotency_key: str

@@ -23,8 +23,8 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 
 from foldlog._observed import waits
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
-from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
 from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
@@ -39,15 +39,16 @@ signal handler may come right after it.
 
 
 def outside(database: str, name: str) -> Writer:
-    """Return this thread as a writer. Raises ``InterfaceError`` where it is inside of a write to the same database: a
+    """Return this thread as a writer. Raises ``StoreUnusable`` where it is inside of a write to the same database: a
     guard, an inline projection, the clock, a signal handler or ``__del__`` would wait for its own thread for ever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
-        raise InterfaceError(
+        raise StoreUnusable(
             f"{name}: this thread is inside a write to this store, so it cannot begin another one (a signal handler, a "
             f"guard, a projection, the clock or a finalizer tried to); nothing of the second one was written; "
-            f"begin it after the first one has returned"
+            f"begin it after the first one has returned",
+            kind="nested",
         )
     return writer
 
@@ -115,7 +116,7 @@ class Writing(Protocol):
     def release(self) -> None:
         """Release the write lock, if it is held."""
 
-    def waited(self, leader: int | None) -> OperationalError:
+    def waited(self, leader: int | None) -> StoreUnavailable:
         """Return the error of a caller who waited too long while the thread ``leader`` of this process led."""
 
 
@@ -141,7 +142,7 @@ class CommitQueue:
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
         """Run ``work`` and return its result once that is committed, or raise its error.
 
-        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises ``InterfaceError`` if this
+        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises ``StoreUnusable`` if this
         thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
         patience, ``at_once`` than ``AT_ONCE_S``; nothing of it is written then.
         """

@@ -22,7 +22,6 @@ class Refused(Exception):
 
 def is_of_damage(error: Exception) -> bool:
     """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
-    from foldlog.eventstore import CorruptEvent
-    from foldlog.eventstore.recorders.errors import DatabaseError
+    from foldlog.eventstore import CorruptEvent, StoreDamaged
 
-    return isinstance(error, CorruptEvent | DatabaseError)
+    return isinstance(error, CorruptEvent | StoreDamaged)

@@ -66,7 +66,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     again, unless nothing was refused and it ``may_be_empty``. For commands that add conversations; hints name this
     store.
     """
-    from foldlog.eventstore.recorders.errors import RecorderError
+    from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)
@@ -78,7 +78,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
             is_new = is_new and not may_be_empty
     finally:
         if is_new and path is not None and os.path.exists(path):
-            with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
+            with suppress(OSError, *FAILURES):  # it stays, empty: what happened before is the news
                 remove_empty(path)
 
 

@@ -38,12 +38,12 @@ from foldlog.eventstore import (
     RedactionCopied,
     Retraction,
     Store,
+    StoreDamaged,
     StoreRestored,
     StoreUnavailable,
     confirm,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.projections import as_json
 from foldlog.projections.stored.revision_codec import PROJECTION
 
@@ -194,7 +194,7 @@ class AuditTables:
                     continue
                 except CorruptEvent as error:
                     lost = DamagedDocument.of(error, event=error.event_id)
-                except DatabaseError as error:
+                except StoreDamaged as error:
                     lost = DamagedDocument(conversation=name, event=0, problem=str(error))
                 self._to_confirm = True  # what was erased of it may still be here
                 self.touched.add(name)
@@ -284,7 +284,8 @@ class AuditTables:
         (busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreUnavailable(
-                f"the {self._name} is being read, so deleted rows stay in its log; try again when its readers end"
+                f"the {self._name} is being read, so deleted rows stay in its log; try again when its readers end",
+                kind="read",
             )
         with self._transaction():
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])

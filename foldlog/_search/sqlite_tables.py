@@ -229,7 +229,8 @@ class SQLiteTables(SearchTables):
         if busy:
             raise StoreUnavailable(
                 f"{self._path} is being read, so text that was erased is still in its log; try again when its readers "
-                f"have ended"
+                f"have ended",
+                kind="read",
             )
 
     def _key(self, conversation: str) -> int:
@@ -263,11 +264,13 @@ class SQLiteTables(SearchTables):
             except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
                     raise IndexDamaged(
-                        f"the search index {self._path} is damaged: {error}; 'foldlog search --rebuild' replaces it"
+                        f"the search index {self._path} is damaged: {error}; 'foldlog search --rebuild' replaces it",
+                        kind="disk",
                     ) from error
                 raise StoreUnavailable(
                     f"the search index {self._path or 'in memory'} cannot be used: {error}; it may be deleted, because "
-                    f"it is rebuilt from the store"
+                    f"it is rebuilt from the store",
+                    kind="disk",
                 ) from error
 
 

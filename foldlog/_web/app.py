@@ -164,7 +164,10 @@ def _standing(store: Store) -> Callable[[], object]:
     def check() -> None:
         _ = store.database.last_position
         if store.path is not None and identity(store.path) != first:
-            raise StoreUnusable(f"another file took the place of {store.path}, or it was moved; start the server again")
+            raise StoreUnusable(
+                f"another file took the place of {store.path}, or it was moved; start the server again",
+                kind="replaced",
+            )
 
     return check
 

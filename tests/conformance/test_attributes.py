@@ -21,6 +21,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -28,7 +29,6 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.at_once import at_once
 from tests.said import said
@@ -172,7 +172,7 @@ def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pyt
 
 
 def refuses(*_: object, **__: object) -> None:
-    raise OperationalError("database is locked")
+    raise StoreUnavailable("database is locked", kind="busy")
 
 
 def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder: Recorder):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
@@ -22,11 +23,14 @@ from foldlog.eventstore.recorders.changes import (
     RememberedKey,
     Visible,
 )
-from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)
+
+
+def is_taken(error: StoreUnavailable) -> bool:
+    return error.kind == "taken"
 
 
 def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: bool = False) -> Row:
@@ -139,7 +143,7 @@ def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorde
 @pytest.mark.parametrize("shown", [True, False])
 def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
     key = begin(recorder, "c1", [row(0)._replace(shown=True)])
-    with pytest.raises(IntegrityError):
+    with pytest.raises(StoreUnavailable, check=is_taken):
         recorder.transact(lambda transaction: transaction.insert(key, [row(0)._replace(shown=shown)]))
 
 
@@ -258,7 +262,7 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: 
 def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
     key = stage(recorder, "c1", [[row(0)]])
     begin(recorder, "c1", [row(0)])
-    with pytest.raises(IntegrityError):
+    with pytest.raises(StoreUnavailable, check=is_taken):
         recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
 
 
@@ -280,9 +284,9 @@ def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     other = begin(recorder, "other", [row(0)])
     assert other != key
-    with pytest.raises(IntegrityError, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
-    with pytest.raises(IntegrityError, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     assert [p.conversation for p in placed(recorder)] == ["other"]
 
@@ -291,9 +295,9 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
     key = stage(recorder, "import", [[row(0)]])
     recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
-    with pytest.raises(IntegrityError, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
-    with pytest.raises(IntegrityError, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     assert [p.conversation for p in placed(recorder)] == ["import"]
 
@@ -467,7 +471,7 @@ def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorde
 def test_tracking_only_goes_forward(recorder: Recorder):
     recorder.transact(lambda transaction: transaction.set_value("tracking app", str(5)))
     for late in (5, 4):
-        with pytest.raises(IntegrityError):
+        with pytest.raises(StoreUnavailable, check=is_taken):
             recorder.transact(lambda transaction, late=late: transaction.set_value("tracking app", str(late)))  # type: ignore[misc]
     assert recorder.value("tracking app") == "5"
 
@@ -480,9 +484,9 @@ def test_the_data_version_tells_of_commits(recorder: Recorder):
 
 def test_a_closed_recorder_says_so(recorder: Recorder):
     recorder.close()
-    with pytest.raises(InterfaceError, match="closed"):
+    with pytest.raises(StoreUnusable, match="closed"):
         begin(recorder, "c1", [row(0)])
-    with pytest.raises(InterfaceError, match="closed"), recorder.read():
+    with pytest.raises(StoreUnusable, match="closed"), recorder.read():
         pass
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.group_commit import CommitQueue
 
 PATIENCE_S = 60
@@ -89,8 +89,8 @@ class Groups:
     def release(self) -> None:
         """No other process wants it."""
 
-    def waited(self, leader: int | None) -> OperationalError:
-        return OperationalError(f"waited for thread {leader}")
+    def waited(self, leader: int | None) -> StoreUnavailable:
+        return StoreUnavailable(f"waited for thread {leader}", kind="busy")
 
 
 @pytest.fixture
@@ -441,7 +441,7 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue: Comm
     def outer(groups: Groups) -> Any:
         write, several = writes("inner"), [(writes("inner"), True)]
         for inner in (lambda: queue.run(write), lambda: queue.run_all(several), lambda: queue.alone().__enter__()):
-            with pytest.raises(InterfaceError, match="this thread is inside a write to this store") as raised:
+            with pytest.raises(StoreUnusable, match="this thread is inside a write to this store") as raised:
                 inner()
             refused.append(str(raised.value))
         return groups.write("outer")
@@ -460,7 +460,7 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
     def handle(*_: object) -> None:
         try:
             queue.run(writes("never"))
-        except InterfaceError as error:
+        except StoreUnusable as error:
             refused.append(error)
 
     def press() -> None:
@@ -484,7 +484,7 @@ def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(group
     queue = CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
     with a_held_transaction(queue) as leader:
         queue._patience_s = 0.0
-        with pytest.raises(OperationalError, match=f"waited for thread {leader.ident}"):
+        with pytest.raises(StoreUnavailable, match=f"waited for thread {leader.ident}"):
             queue.run(writes("never"))
     assert groups.committed == [["first"]]
 

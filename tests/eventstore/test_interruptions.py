@@ -56,7 +56,7 @@ RELAXED = "sqlite:///{}/s.db?durability=relaxed"
         pytest.param(1, RELAXED, KeyboardInterrupt, id="Ctrl-C"),
         pytest.param(2, RELAXED, TimeoutError, id="a timeout"),
         pytest.param(3, RELAXED, lambda: sqlite3.OperationalError("of another database"), id="of another database"),
-        pytest.param(4, RELAXED, lambda: StoreUnavailable("of another store"), id="of another store"),
+        pytest.param(4, RELAXED, lambda: StoreUnavailable("of another store", kind="busy"), id="of another store"),
     ],
 )
 def test_an_append_that_is_interrupted_says_whether_it_is_written(

@@ -334,7 +334,9 @@ def test_a_disk_that_is_full_replaces_nothing(path: Path, backup: str, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(replacing.os, "rename", full)
-    with pytest.raises(StoreUnavailable, match=r"cannot restore .*: No space left on device; nothing was replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"cannot restore .*: No space left on device; free some space; nothing was replaced"
+    ):
         restore_store(f"sqlite:///{path}", backup)
 
 

@@ -30,12 +30,12 @@ from foldlog.eventstore import (
     UnknownEventType,
     open_store,
 )
+from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.readable import _Rows, copy_readable
 from foldlog.projections import Views
 
@@ -376,7 +376,7 @@ def test_what_sqlite_cannot_open_is_an_error_that_names_the_way(tmp_path: Path):
     for n, content in enumerate((b"nothing" * 5_000, b"SQLite format 3\0" + bytes(5_000))):
         path = tmp_path / f"{n}.bin"
         path.write_bytes(content)
-        with pytest.raises(DatabaseError):
+        with pytest.raises(StoreDamaged):
             copy_readable(str(path), str(tmp_path / f"{n}.db"))
 
 

@@ -30,7 +30,6 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
@@ -136,11 +135,11 @@ def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
 
 
 def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
-    with pytest.raises(OperationalError, match="unable to open database file; check that it exists"):
+    with pytest.raises(StoreUnavailable, match="unable to open database file; check that it exists"):
         SQLiteRecorder(str(tmp_path / "missing.db"), create=False)
-    with pytest.raises(OperationalError, match="unable to open database file; check that it exists"):
+    with pytest.raises(StoreUnavailable, match="unable to open database file; check that it exists"):
         SQLiteRecorder(str(tmp_path / "missing.db"), writable=False)
-    with pytest.raises(OperationalError, match="No such file or directory; make its folder first"):
+    with pytest.raises(StoreUnavailable, match="No such file or directory; make its folder first"):
         SQLiteRecorder(str(tmp_path / "nowhere" / "store.db"))
     assert not (tmp_path / "missing.db").exists()
 
@@ -160,7 +159,7 @@ def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, co
     path = tmp_path / "letter.txt"
     path.write_bytes(content)
     for create, writable in ((True, True), (False, True), (False, False)):
-        with pytest.raises(DatabaseError, match="file is not a database; choose another file"):
+        with pytest.raises(StoreUnusable, match="file is not a database; choose another file"):
             SQLiteRecorder(str(path), create=create, writable=writable)
     assert path.read_bytes() == content
     assert [other.name for other in tmp_path.iterdir()] == ["letter.txt"]
@@ -171,9 +170,9 @@ def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(tmp_pa
     folder, pipe = tmp_path / "folder", tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(pipe)
-    with pytest.raises(DatabaseError, match="is a folder, and a store is a regular file; name another file"):
+    with pytest.raises(StoreUnusable, match="is a folder, and a store is a regular file; name another file"):
         SQLiteRecorder(str(folder), writable=writable)
-    with pytest.raises(DatabaseError, match="is a device, a pipe or a socket, and a store is a regular file"):
+    with pytest.raises(StoreUnusable, match="is a device, a pipe or a socket, and a store is a regular file"):
         SQLiteRecorder(str(pipe), writable=writable)
     assert {other.name for other in tmp_path.iterdir()} == {"folder", "pipe"}
 
@@ -183,7 +182,7 @@ def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
         other.execute("CREATE TABLE notes (text)")
         other.commit()
     before = Path(path).read_bytes()
-    with pytest.raises(DatabaseError, match="is a SQLite database, but not a foldlog store; choose another file"):
+    with pytest.raises(StoreUnusable, match="is a SQLite database, but not a foldlog store; choose another file"):
         SQLiteRecorder(path)
     assert Path(path).read_bytes() == before
 
@@ -204,7 +203,7 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path: str, monkeypatch
     uuid = recorder.value("uuid")
     recorder.close()
     become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
-    with pytest.raises(DatabaseError, match="of an older schema; to write, open it as a user who may write"):
+    with pytest.raises(StoreUnusable, match="of an older schema; to write, open it as a user who may write"):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
     assert recorder.value("uuid") == uuid
@@ -224,7 +223,7 @@ def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeyp
     SQLiteRecorder(path).close()
     before = statements(path)
     become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
-    with pytest.raises(DatabaseError, match="table half already exists"):
+    with pytest.raises(StoreUnusable, match="table half already exists"):
         SQLiteRecorder(path)
     assert statements(path) == before
     monkeypatch.undo()
@@ -238,7 +237,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
     before = Path(path).read_bytes()
     for writable in (True, False):
         with pytest.raises(
-            DatabaseError, match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it"
+            StoreUnusable, match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it"
         ):
             SQLiteRecorder(path, writable=writable)
     assert Path(path).read_bytes() == before
@@ -260,7 +259,7 @@ def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder: SQLite
         key = reader.conversation("c1").key  # type: ignore[union-attr]
         recorder.close()
         assert len(as_rows(reader.rows(key, 0, 9, 9))) == 3
-        with pytest.raises(InterfaceError, match=r"store.db is closed; open the store again"), recorder.read():
+        with pytest.raises(StoreUnusable, match=r"store.db is closed; open the store again"), recorder.read():
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
 
@@ -398,7 +397,7 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     )
     assert [isinstance(outcome, Exception) for outcome in outcomes] == [False, True, True, False]
     assert isinstance(outcomes[1], ZeroDivisionError)
-    assert isinstance(outcomes[2], IntegrityError)
+    assert isinstance(outcomes[2], StoreUnavailable)
     with recorder.read() as reader:
         assert reader.conversation("never") is None
         assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == [0, 1, 2]
@@ -483,7 +482,7 @@ def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path: str, mon
     """Its transaction is committed, for it may have other jobs."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise IntegrityError("refused")
+        raise StoreUnavailable("refused", kind="taken")
 
     with open_store(f"sqlite:///{path}") as store:
         for version in range(2):
@@ -579,9 +578,9 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
     errors = together(recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False)
-    assert [isinstance(error, DatabaseError) and "has schema 99" in str(error) for error in errors] == [True] * 3
+    assert [isinstance(error, StoreUnusable) and "has schema 99" in str(error) for error in errors] == [True] * 3
     assert len(set(map(id, errors))) == 3
-    with pytest.raises(DatabaseError, match="has schema 99"), recorder.read():
+    with pytest.raises(StoreUnusable, match="has schema 99"), recorder.read():
         pass
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, StoreUnusable, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.recorders.errors import FAILURES
 from tests.reading import reading
 
 
@@ -90,7 +91,7 @@ def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store:
         link.unlink()
         link.symlink_to(other)
         with pytest.raises(
-            StoreUnavailable,
+            StoreUnusable,
             match=r"took the place of .*current.db while .*, and nothing was written; open the store again$",
         ):
             append(linked, "never")
@@ -158,12 +159,12 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         now = path.read_bytes() if path.exists() else None
         for _ in range(3):
             with pytest.raises(
-                StoreUnavailable, match=r"(was removed or renamed|another file took the place).*nothing was written"
+                FAILURES, match=r"(was removed or renamed|another file took the place).*nothing was written"
             ):
                 append(store, "never")
-        with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
+        with pytest.raises(FAILURES, match=r"was removed or renamed|another file took the place"):
             store.database.data_version()
-        with pytest.raises(StoreUnavailable, match=r"was removed or renamed|another file took the place"):
+        with pytest.raises(FAILURES, match=r"was removed or renamed|another file took the place"):
             vacuum(store)
         assert [event.content for event in store.events("c1")] == ["in the copy", "after the copy"]  # type: ignore[union-attr]
         saved = tmp_path / "saved.db"
@@ -230,9 +231,9 @@ def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in
 def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path):
     remove_log(path)
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open, and nothing was written"):
+        with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open, and nothing was written"):
             append(store, "never")
-    with pytest.raises(StoreUnavailable, match=r"-wal was removed"):
+    with pytest.raises(StoreUnusable, match=r"-wal was removed"):
         vacuum(store)
     assert back_up(store, str(tmp_path / "saved.db")).findings == ()
     assert contents(tmp_path / "saved.db") == ["before"]
@@ -248,7 +249,7 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: 
     another(f"{written}; {checkpoint}")
     asked = [lambda: append(store, "never"), lambda: list(store.events("d")), lambda: store.database.data_version()]
     for ask in asked:
-        with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open"):
+        with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open"):
             ask()
     store.close()
     with open_store(path) as again:
@@ -290,7 +291,7 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store
     with reading(store, "c1"):  # the one connection that there is for readers is in use
         (tmp_path / "other.db").rename(path)
         with (
-            pytest.raises(StoreUnavailable, match=r"another file took the place.*move .*-wal away first"),
+            pytest.raises(StoreUnusable, match=r"another file took the place.*move .*-wal away first"),
             reading(store, "c1"),
         ):
             pass
@@ -352,7 +353,7 @@ def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_ha
 
 AGENT = """
 import sys
-from foldlog.eventstore import ANY_VERSION, Message, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, Message, StoreUnavailable, StoreUnusable, open_store
 store = open_store("sqlite:///" + sys.argv[1])
 for line in sys.stdin:
     try:
@@ -366,7 +367,7 @@ for line in sys.stdin:
         else:
             store.append("c1", Message(source="user", content=line.strip()), expected_version=ANY_VERSION)
         print("done", flush=True)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreUnusable) as error:
         print(error, flush=True)
 """
 

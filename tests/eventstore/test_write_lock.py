@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
-from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -84,7 +83,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
 def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(path: str):
     ours, other = WriteLock(path, 0.1), WriteLock(path, 60)
     other.take(within(0))
-    with pytest.raises(OperationalError, match="waited"):
+    with pytest.raises(StoreUnavailable, match="waited"):
         ours.take(within(0.05))
     ours.release()
     other.release()
@@ -103,7 +102,7 @@ def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(path: str):
     until(lambda: ours._pending)
     other.release()
     taken.join(PATIENCE_S)
-    with pytest.raises(OperationalError):
+    with pytest.raises(StoreUnavailable):
         other.take(within(0.01))
     ours.release()
     other.take(within(PATIENCE_S))
@@ -121,11 +120,11 @@ def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
     other.take(within(0))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more)
-        with pytest.raises(OperationalError, match="waited 60 s"):
+        with pytest.raises(StoreUnavailable, match="waited 60 s"):
             ours.take(within(0.01))
         other.release()
         ours.take(within(PATIENCE_S))
-    with pytest.raises(OperationalError):
+    with pytest.raises(StoreUnavailable):
         other.take(within(0.01))
     ours.close()
     other.close()
@@ -136,7 +135,7 @@ def test_a_lock_file_without_a_name_is_no_harm(path: str, content: bytes):
     ours = WriteLock(path, 60)
     with held_by_another_process(path):
         Path(f"{path}-queue").write_bytes(content)
-        with pytest.raises(OperationalError, match="a process that did not write its name"):
+        with pytest.raises(StoreUnavailable, match="a process that did not write its name"):
             ours.take(within(0.01))
     ours.close()
 

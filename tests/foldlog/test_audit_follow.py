@@ -78,7 +78,7 @@ def test_a_follower_that_cannot_begin_closes_its_file(tmp_path: Path, monkeypatc
         closed.append(tables)
 
     def fails(tables: DerivedView, application_name: str) -> int | None:
-        raise StoreUnavailable("no position")
+        raise StoreUnavailable("no position", kind="disk")
 
     monkeypatch.setattr(DerivedView, "max_tracking_id", fails)
     monkeypatch.setattr(DerivedView, "close", closes)

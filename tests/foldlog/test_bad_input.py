@@ -155,7 +155,7 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
 
     def fills_up(store, conversation, events, **options):
         if conversation == "many/h2" or conversation == "h2":
-            raise StoreUnavailable("cannot write to foldlog.db: database or disk is full")
+            raise StoreUnavailable("cannot write to foldlog.db: database or disk is full", kind="full")
         return ingest(store, conversation, events, **options)
 
     with monkeypatch.context() as disk:

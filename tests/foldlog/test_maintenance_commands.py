@@ -12,12 +12,13 @@ from contextlib import closing
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import rekey, unfinished
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.changes import Left
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.how_many import some
 from tests.reading import reading
@@ -124,7 +125,7 @@ REMOVALS = {
 
 
 def _full(*_: object) -> None:
-    raise OperationalError(f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}")
+    raise StoreUnavailable(f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}", kind="full")
 
 
 @pytest.mark.parametrize("command", REMOVALS.values(), ids=REMOVALS)

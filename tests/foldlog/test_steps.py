@@ -273,7 +273,7 @@ def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):
 
 
 def unavailable(*given, **how):
-    raise foldlog.StoreUnavailable("the disk is full")
+    raise foldlog.StoreUnavailable("the disk is full", kind="full")
 
 
 def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):

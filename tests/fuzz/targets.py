@@ -39,7 +39,7 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.recorders import urls
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite.readable import copy_readable
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.foldlog.formats.test_lookalikes import mixture
@@ -309,7 +309,7 @@ def pages(at: random.Random) -> str:
         path.write_bytes(mutated(at, _DATABASE))
         try:
             found = copy_readable(str(path), f"{path}.copied")
-        except RecorderError:
+        except FAILURES:
             return "refused"
     return "rows" if found.conversations else "none"
 

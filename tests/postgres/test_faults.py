@@ -27,7 +27,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewKey, Visible
-from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Beginning, Erasure
 from tests.reading import reading
@@ -122,7 +121,7 @@ def _append_slowly(store: Store) -> None:
     assert isinstance(recorder, PostgresRecorder)
     recover = recorder._recover
 
-    def later(error: OperationalError, patience: object, outcome: str) -> None:
+    def later(error: StoreUnavailable, patience: object, outcome: str) -> None:
         time.sleep(0.3)
         recover(error, patience, outcome)  # type: ignore[arg-type]
 

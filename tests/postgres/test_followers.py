@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Store, StoreUnavailable, open_store
-from foldlog.eventstore.recorders.errors import InterfaceError
+from foldlog.eventstore.errors import StoreUnusable
 from foldlog.projections import Views
 from tests.said import said
 
@@ -201,7 +201,7 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
         recorder: Any = store._recorder
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
-            with pytest.raises(InterfaceError, match="last_position is not the first question"):
+            with pytest.raises(StoreUnusable, match="last_position is not the first question"):
                 int(reader.value("last_position"))
         with recorder.read() as reader:
             assert (

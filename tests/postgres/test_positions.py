@@ -27,7 +27,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.changes import RememberedKey
-from foldlog.eventstore.recorders.errors import ProgrammingError
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
@@ -68,7 +67,7 @@ def test_positions_of_a_transaction_are_consecutive_and_its_own():
     assert second == first + 2
     assert 7 << 20 <= given.of(first) < given.of(second) < 8 << 20
     assert given.of(given.take(POSITIONS_MAX - 5) + POSITIONS_MAX - 6) < 8 << 20
-    with pytest.raises(ProgrammingError, match=r"can place 983,040 events"):
+    with pytest.raises(StoreUnusable, match=r"can place 983,040 events"):
         given.take(1)
     assert 8 << 20 <= numbered(8).of(numbered(8).take(1)) < 9 << 20
 

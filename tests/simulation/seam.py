@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class Seam:
         self._boundary()
         self.transactions += 1
         if self.transactions == self.refuse_at:
-            raise OperationalError(f"the disk of the simulation is full{NOTHING_WRITTEN}")
+            raise StoreUnavailable(f"the disk of the simulation is full{NOTHING_WRITTEN}", kind="full")
         if not self.kill_at:
             result = self.inner.transact(work, any_thread=any_thread)
             self.commits += 1

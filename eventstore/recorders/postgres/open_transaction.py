@@ -13,8 +13,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from psycopg.pq.abc import PGresult
 
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import Columns
-from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, OperationalError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter, TryAgain, Wire
@@ -37,10 +38,6 @@ class CommitInDoubt(ConnectionLost):
 
 class TooSlow(ConnectionLost):
     """The server ended the session because it was idle within the transaction for too long, while the work ran."""
-
-
-class Unproven(IntegrityError):
-    """The work assumed something, and wrote nothing by which the server would have refused a wrong assumption."""
 
 
 class OpenTransaction:
@@ -104,7 +101,8 @@ class OpenTransaction:
         primary may show them before its standby has them; so a read also waits for the standby.
         """
         if self._taken_for_new:
-            raise Unproven("an idempotency key was taken for new and then not used")
+            # Nothing was written by which the server would have refused a wrong assumption.
+            raise StoreUnavailable("an idempotency key was taken for new and then not used", kind="taken")
         if not self._begun:
             return
         try:
@@ -114,7 +112,7 @@ class OpenTransaction:
             self.stands = None  # an exception from outside, such as a timeout, may come
             self._commit()
             self.stands = True
-        except RecorderError as error:
+        except FAILURES as error:
             self.stands = None if isinstance(error, CommitInDoubt) else False
             raise
 
@@ -124,7 +122,9 @@ class OpenTransaction:
         except ConnectionLost as error:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
-            raise DatabaseError("a statement of this transaction failed and the work went on, so nothing was written")
+            raise StoreUnusable(
+                "a statement of this transaction failed and the work went on, so nothing was written", kind="refused"
+            )
         if self._durable and self._wire.warned:
             # The server says so when it is told not to wait for the standby any longer, and calls it a success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
@@ -218,7 +218,7 @@ class Call(Generic[T]):
         """Add to an exception from outside that ended the call, such as a timeout, whether the writes of the call are
         stored. Our own errors say so themselves.
         """
-        if isinstance(error, RecorderError):
+        if isinstance(error, FAILURES):
             return
         stands = False if self._newest is None else self._newest.stands
         if stands:
@@ -283,5 +283,5 @@ class Call(Generic[T]):
         return self._met and not met
 
 
-def _not_written(error: TooSlow) -> OperationalError:
-    return OperationalError(f"{error}; nothing was written")
+def _not_written(error: TooSlow) -> StoreUnavailable:
+    return StoreUnavailable(f"{error}; nothing was written", kind=error.kind)

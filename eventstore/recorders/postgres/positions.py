@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from foldlog.eventstore.recorders.errors import ProgrammingError
+from foldlog.eventstore.errors import StoreUnusable
 
 _BITS: Final = 20
 _START_BITS: Final = 16
@@ -42,12 +42,13 @@ class Positions:
         """The transaction's number, once the server has told it."""
 
     def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive places. Raises ``ProgrammingError`` if there are fewer."""
+        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if there are fewer."""
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
-            raise ProgrammingError(
+            raise StoreUnusable(
                 f"one transaction can place {POSITIONS_MAX:,} events, and {count:,} more are asked of it; "
-                f"append them in several batches"
+                f"append them in several batches",
+                kind="refused",
             )
         self._next = place + count
         return place

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import Columns, Reader
-from foldlog.eventstore.recorders.errors import InterfaceError
 from foldlog.eventstore.recorders.postgres.wire import BIGINT, BYTEA, ConnectionLost, Parameter, Wire, array, bigints
 from foldlog.eventstore.recorders.types import Row, as_rows
 
@@ -80,7 +80,9 @@ class ReadSession:
         if self._wire is None:
             return self._retried(lambda: self._first(statement, parameters))
         if statement in _OF_FOLLOWERS and not self._is_confirmed:
-            raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
+            raise StoreUnusable(
+                f"{statement} is not the first question of this read transaction; ask it first", kind="refused"
+            )
         self._wire.queue(statement, *parameters)
         try:
             return self._wire.rows(self._wire.ask()[-1])

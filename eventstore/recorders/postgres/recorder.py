@@ -15,9 +15,9 @@ import psycopg
 from psycopg import conninfo, sql
 
 from foldlog._observed import tell, waits
-from foldlog.eventstore.errors import InvalidOption
+from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import IntegrityError, OperationalError, ReadOnly, RecorderError, StillRead
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call
@@ -66,10 +66,10 @@ class PostgresRecorder(Recorder):
 
     ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``parse_url`` gives them. Of several
     hosts the primary is used, and looked for again whenever it is lost. While it is unreachable, calls wait for up to
-    ``patience_s``, then raise ``OperationalError``. ``durable=False`` does not wait for the disk.
+    ``patience_s``, then raise ``StoreUnavailable``. ``durable=False`` does not wait for the disk.
 
-    Raises ``OperationalError`` where the server cannot be reached or could not keep the promise of durability, and
-    ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
+    Raises ``StoreUnavailable`` where the server cannot be reached or could not keep the promise of durability, and
+    ``StoreUnusable`` if the schema is not a store of ours or is of a newer version.
     """
 
     on_server = True
@@ -102,7 +102,9 @@ class PostgresRecorder(Recorder):
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         if not self.writable:
-            raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
+            raise StoreUnusable(
+                f"{self._server} is open for reading only; to write, leave mode=ro out of its URL", kind="read_only"
+            )
         writer = self._writer()
         call = Call(work)
         try:
@@ -124,8 +126,8 @@ class PostgresRecorder(Recorder):
         while True:
             try:
                 return attempt() if at_once else self._retried(attempt, lambda: call.outcome)
-            except IntegrityError:
-                if not call.may_have_met_itself():
+            except StoreUnavailable as error:
+                if error.kind != "taken" or not call.may_have_met_itself():
                     raise
 
     @contextlib.contextmanager
@@ -150,14 +152,16 @@ class PostgresRecorder(Recorder):
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
         its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
 
-        Return False where this role may not vacuum. Raises ``StillRead`` where an older transaction may still read
-        them after ``patience_s`` seconds. Cost: a look at every page of the tables that is not all visible, and at
+        Return False where this role may not vacuum. Raises ``StoreUnavailable`` where an older transaction may still
+        read them after ``patience_s`` seconds. Cost: a look at every page of the tables that is not all visible, and at
         their indices.
         """
         until = time.monotonic() + patience_s
         while (are_gone := self.beside(lambda c: status.vacuum(c, self._statements, on_progress))) is False:
             if time.monotonic() >= until:
-                raise StillRead(f"{self._server}: transactions that began before may still read deleted rows")
+                raise StoreUnavailable(
+                    f"{self._server}: transactions that began before may still read deleted rows", kind="read"
+                )
             time.sleep(_VACUUM_PAUSE_S)  # each time costs something
         return are_gone is not None
 
@@ -266,20 +270,21 @@ class PostgresRecorder(Recorder):
             [(number,)] = wire.rows(wire.ask()[0])
             return int(number)
 
-    def _recover(self, error: RecorderError, waiting: Iterator[bool], outcome: str) -> None:
-        """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
+    def _recover(self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str) -> None:
+        """Wait before the next attempt. Raises ``StoreUnavailable`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not next(waiting, False):
             holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
-            raise OperationalError(f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}") from error
+            problem = f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}"
+            raise StoreUnavailable(problem, kind=error.kind) from error
 
     def _holder(self, locks: Sequence[int]) -> str:
         """Name the session that holds one of these locks, if the server tells."""
         try:
             with self._plain_connection() as connection:
                 return status.holder(connection, self._statements, locks)
-        except RecorderError:
+        except FAILURES:
             return ""
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
+from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
@@ -26,7 +26,7 @@ def prepare(
     """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
     wait.
 
-    Raises ``DatabaseError`` if the schema is not a store, is of a newer version, has other partitions or may not be
+    Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other partitions or may not be
     made; ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
     """
     newest = max(migrations("postgresql"))
@@ -45,13 +45,15 @@ def prepare(
             if found == 0:
                 raise
     if found == 0:
-        raise DatabaseError(
-            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc in its URL"
+        raise StoreUnusable(
+            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc in its URL",
+            kind="foreign",
         )
     if found < newest:
-        raise DatabaseError(
+        raise StoreUnusable(
             f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
-            f"{command_of_owner(connection, schema)}"
+            f"{command_of_owner(connection, schema)}",
+            kind="schema",
         )
 
 
@@ -59,36 +61,41 @@ def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bo
     """Check the server of a new connection: its settings must keep the promises, and its epoch must be right. Begin an
     epoch where it was restored or promoted.
 
-    Raises ``OperationalError`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
-    writing and the server is a standby, ``DatabaseError`` if this role may not begin an epoch.
+    Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
+    writing and the server is a standby, ``StoreUnusable`` if this role may not begin an epoch.
     """
     wire.queue("greet")
     found = wire.rows(wire.ask()[-1])
     if not found:
-        raise DatabaseError(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
+        raise StoreDamaged(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
     [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_elsewhere, is_later, owner)] = found
     if version < _SERVER_VERSION_MIN:
-        raise OperationalError(f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later")
+        raise StoreUnavailable(
+            f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later", kind="away"
+        )
     if writable and is_standby:
         raise ConnectionLost("this server is a standby; the primary is needed to write")
     if writable and durable and (commit_is_off or fsync_is_off):
         setting = "synchronous_commit" if commit_is_off else "fsync"
-        raise OperationalError(
+        raise StoreUnavailable(
             f"{setting} is off on this server, for this role or database, so that what was acknowledged could be lost; "
-            f"set {setting} to on, or open the store with durability=relaxed"
+            f"set {setting} to on, or open the store with durability=relaxed",
+            kind="away",
         )
     if is_elsewhere and not writable:
-        raise OperationalError(
+        raise StoreUnavailable(
             "this store was restored on another server, and its followers would miss events until it is opened "
-            "for writing once"
+            "for writing once",
+            kind="away",
         )
     if writable and (is_elsewhere or is_later):
         try:
             _begin_epoch(wire)
-        except ProgrammingError as error:
-            raise DatabaseError(
+        except StoreUnusable as error:
+            raise StoreUnusable(
                 f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
-                f"({error}); {_as_owner(as_text(owner), info, schema)}, then start this again"
+                f"({error}); {_as_owner(as_text(owner), info, schema)}, then start this again",
+                kind="refused",
             ) from error
     wire.idle_in_transaction_s = idle_s
 
@@ -125,18 +132,22 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
     if not found:
         return 0
     if not {"store", "epoch", "conversations", "events"} <= {name for (name,) in found}:
-        raise DatabaseError(f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)")
+        raise StoreUnusable(
+            f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)", kind="foreign"
+        )
     facts = dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
     newest, version, oldest = max(migrations("postgresql")), int(facts["schema"]), int(facts["readable_by"])
     if oldest > newest:
-        raise DatabaseError(
+        raise StoreUnusable(
             f"the store in schema {schema!r} has schema version {version}, this version of foldlog knows versions "
-            f"up to {newest}; upgrade foldlog to open it"
+            f"up to {newest}; upgrade foldlog to open it",
+            kind="schema",
         )
     if partitions and partitions != facts["partitions"]:
-        raise DatabaseError(
+        raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
-            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog copy --help')"
+            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog copy --help')",
+            kind="refused",
         )
     return min(version, newest)
 

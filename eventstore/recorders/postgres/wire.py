@@ -24,14 +24,9 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import Columns
-from foldlog.eventstore.recorders.errors import (
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-    RecorderError,
-    error_class,
-)
+from foldlog.eventstore.recorders.errors import Failure, failure_of
 from foldlog.eventstore.recorders.types import utf8
 
 _BINARY: Final = 1
@@ -40,12 +35,18 @@ _PREPARE: Final = "+"
 """In the list of sent statements: the next name is that of a statement that was prepared."""
 
 
-class ConnectionLost(OperationalError):
+class ConnectionLost(StoreUnavailable):
     """The server is gone, cannot be reached, or is not the primary any more: try again on another connection."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="away")
 
-class TryAgain(OperationalError):
+
+class TryAgain(StoreUnavailable):
     """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free): run it again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="busy")
 
     locks: Sequence[int] = ()
     """The advisory locks that the transaction held or waited for."""
@@ -68,7 +69,7 @@ _AGAIN: Final = ("40", "55P03", "53300")
 """Deadlock, serialization failure, lock timeout, and too many clients at the moment."""
 
 
-def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
+def of_result(result: PGresult, server: str, statement: str) -> Failure:
     """Return the error of a statement that failed, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement, state) == ("number", _NO_NUMBER):
@@ -76,24 +77,24 @@ def of_result(result: PGresult, server: str, statement: str) -> RecorderError:
     return of_driver(error_from_result(result), server, state)
 
 
-def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> RecorderError:
+def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
     """Return our error for the driver's. One without a state is of the driver itself, for a broken connection."""
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     if state == _NO_RIGHT:
         problem = error.diag.message_primary or str(error)
         text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
-    fault: RecorderError
+    fault: Failure
     if "unsupported startup parameter" in text or "prepared statement" in text:
         text += " (through a pooler, the URL needs pooler=transaction)"
     if state == _BROKEN and _is_refusal(text):
-        fault = OperationalError(text)
+        fault = StoreUnavailable(text, kind="denied")
     elif state.startswith(_LOST):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):
         fault = TryAgain(text)
     else:
-        fault = (error_class(error) or ProgrammingError)(text)
+        fault = failure_of(error)(text)
     fault.__cause__ = error
     return fault
 
@@ -321,7 +322,7 @@ class Pool:
         """Give a connection for one transaction, which is rolled back if it is open at the end. A connection that still
         works returns to the pool.
 
-        Raises ``OperationalError`` where all are in use for too long, or none can be made.
+        Raises ``StoreUnavailable`` where all are in use for too long, or none can be made.
         """
         place = _Place()
         try:
@@ -352,7 +353,7 @@ class Pool:
 
     def check_open(self) -> None:
         if self.closed:
-            raise InterfaceError(f"{self._server} is closed; open it again")
+            raise StoreUnusable(f"{self._server} is closed; open it again", kind="closed")
 
     def _take(self, place: _Place) -> None:
         self.check_open()
@@ -362,9 +363,10 @@ class Pool:
             with contextlib.suppress(Empty):
                 place.turn.get(timeout=self._wait_s)
             if place not in self._places[: self._size]:
-                raise OperationalError(
+                raise StoreUnavailable(
                     f"{self._server}: all {self._size} connections were in use for {time.monotonic() - began:.0f} s; "
-                    f"raise connections_max in the URL, or write from fewer threads"
+                    f"raise connections_max in the URL, or write from fewer threads",
+                    kind="busy",
                 )
         with self._mutex:
             if self._idle:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from typing import Final
 
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
@@ -77,7 +77,7 @@ class LogCheckpoints:
         try:
             if not self._stopped:
                 self._next_at = self._write_back()
-        except (sqlite3.Error, OSError, RecorderError):
+        except (sqlite3.Error, OSError, *FAILURES):
             # Who commits next meets the same trouble, if it lasts, and is told. The log is complete.
             self._next_at += AT
         finally:

@@ -1,4 +1,4 @@
-"""SQLite's errors as recorder errors that say what failed and what helps."""
+"""SQLite's errors as errors of the store that say what failed and what helps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import errno
 import sqlite3
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, RecorderError, error_class
+from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
+from foldlog.eventstore.recorders.errors import Failure, MakeFailure, failure_of
 
 NOT_KNOWN: Final = (
     "; whether this was written is not known: append it again with the same idempotency key, or read the conversation"
@@ -25,44 +27,60 @@ _TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=
 _RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog salvage'"
 _IS_DAMAGED: Final = f"the file is damaged: {_RESTORE}"
 
-_ADVICE: Final = {
+_DISK_FULL: Final = partial(StoreUnavailable, kind="full")
+_DISK_FAILED: Final = partial(StoreUnavailable, kind="disk")
+_DENIED: Final = partial(StoreUnavailable, kind="denied")
+_BUSY: Final = partial(StoreUnavailable, kind="busy")
+
+_OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
     # Our statements are what they are, so it is the file that lacks a table, an index or a column.
-    sqlite3.SQLITE_ERROR: _IS_DAMAGED,
-    sqlite3.SQLITE_FULL: "free some space, then open the store again",
-    sqlite3.SQLITE_IOERR_SHMSIZE: "the disk is full: free some space, then open the store again",
-    sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
-    sqlite3.SQLITE_READONLY: _FOLDER_TOO,
-    sqlite3.SQLITE_CANTOPEN: f"check that it exists, and {_FOLDER_TOO}",
-    sqlite3.SQLITE_PERM: _FOLDER_TOO,
-    sqlite3.SQLITE_BUSY: "a program other than foldlog holds the file; end it, then try again",
-    sqlite3.SQLITE_CORRUPT: _IS_DAMAGED,
+    sqlite3.SQLITE_ERROR: (StoreDamaged, _IS_DAMAGED),
+    sqlite3.SQLITE_FULL: (_DISK_FULL, "free some space"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (_DISK_FULL, "the disk is full: free some space"),
+    sqlite3.SQLITE_IOERR: (_DISK_FAILED, "look at the disk"),
+    sqlite3.SQLITE_READONLY: (_DENIED, _FOLDER_TOO),
+    sqlite3.SQLITE_CANTOPEN: (
+        partial(StoreUnavailable, kind="missing"),
+        f"check that it exists, and {_FOLDER_TOO}",
+    ),
+    sqlite3.SQLITE_PERM: (_DENIED, _FOLDER_TOO),
+    **dict.fromkeys((sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL), (_BUSY, "try again")),
+    sqlite3.SQLITE_BUSY: (_BUSY, "a program other than foldlog holds the file; end it, then try again"),
+    sqlite3.SQLITE_CORRUPT: (StoreDamaged, _IS_DAMAGED),
     sqlite3.SQLITE_NOTADB: (
+        StoreDamaged,
         "choose another file; if this one was a store, its beginning is damaged: restore a backup, or recover it with "
-        "SQLite (docs/how-to/damaged.md), then run 'foldlog salvage'"
+        "SQLite (docs/how-to/damaged.md), then run 'foldlog salvage'",
     ),
 }
 
-_ADVICE_OF_THE_SYSTEM: Final = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), f"{_GIVE_RIGHTS}; {_TO_READ}"),
-    errno.EROFS: _TO_READ,
-    errno.ENOENT: "make its folder first",
-    errno.ENOSPC: "free some space, then open the store again",
+_OF_SYSTEM: Final[dict[int, tuple[MakeFailure, str]]] = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), (_DENIED, f"{_GIVE_RIGHTS}; {_TO_READ}")),
+    errno.EROFS: (_DENIED, _TO_READ),
+    errno.ENOENT: (partial(StoreUnavailable, kind="missing"), "make its folder first"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (_DISK_FULL, "free some space")),
 }
 
 _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
-    """Return the recorder error for an error of SQLite or the system, which is its cause; return any other as it is."""
+    """Return our error for one of SQLite or the system, which is its cause; return any other as it is."""
     if isinstance(error, OSError):
-        kind: type[RecorderError] | None = OperationalError
-    elif isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
-        kind = DatabaseError  # a table that is missing does not come back by waiting
+        problem = error.strerror or str(error)
+        failure, advice = _OF_SYSTEM.get(error.errno or 0, (_DISK_FAILED, ""))
+    elif isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
+        problem = "a column of text holds bytes that are not text"
+        failure, advice = StoreDamaged, _IS_DAMAGED
+    elif isinstance(error, sqlite3.Error):
+        problem = str(error)
+        exactly = getattr(error, "sqlite_errorcode", 0)
+        meaning = _OF_SQLITE.get(exactly) or _OF_SQLITE.get(_code(error))
+        failure, advice = meaning or (failure_of(error), "")
     else:
-        kind = error_class(error) if isinstance(error, Exception) else None
-    if kind is None:
         return error
-    translated = kind(f"cannot {doing}: {_said(error)}{outcome}")
+    advice = advice and f"; {advice}"
+    translated = failure(f"cannot {doing}: {problem}{advice}{outcome}")
     translated.__cause__ = error
     return translated
 
@@ -91,7 +109,7 @@ def is_ours(error: BaseException) -> bool:
 
     The traceback tells: the last frame outside of Python's own library called SQLite or the system.
     """
-    if not isinstance(error, sqlite3.Error | OSError | RecorderError | UnicodeDecodeError):
+    if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False
     if isinstance(error, OSError) and error.errno is None:
         return False  # made by a program, such as a timeout
@@ -112,16 +130,6 @@ def leaves_doubt(error: sqlite3.Error) -> bool:
 def is_of_disk(error: BaseException) -> bool:
     """Return whether reading, writing or syncing failed; in a commit, maybe after the commit was written."""
     return _code(error) == sqlite3.SQLITE_IOERR
-
-
-def _said(error: BaseException) -> str:
-    if isinstance(error, OSError):
-        problem, advice = error.strerror or str(error), _ADVICE_OF_THE_SYSTEM.get(error.errno or 0)
-    elif isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
-        problem, advice = "a column of text holds bytes that are not text", _IS_DAMAGED
-    else:
-        problem, advice = str(error), _ADVICE.get(getattr(error, "sqlite_errorcode", 0), _ADVICE.get(_code(error)))
-    return f"{problem}; {advice}" if advice else problem
 
 
 def _code(error: BaseException) -> int:

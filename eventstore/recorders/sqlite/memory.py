@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
+from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translated
@@ -113,7 +114,7 @@ class MemoryRecorder(Recorder):
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise InterfaceError("this store in memory was closed, and its histories are gone with it")
+            raise StoreUnusable("this store in memory was closed, and its histories are gone with it", kind="closed")
         return self._connection
 
 

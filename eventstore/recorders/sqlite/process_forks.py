@@ -12,7 +12,7 @@ import weakref
 from contextlib import suppress
 from typing import Final, Protocol
 
-from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.errors import StoreUnusable
 
 _PATIENCE_S: Final = 5.0
 """The time for which a fork waits until other threads have ended their work with a store."""
@@ -47,11 +47,12 @@ def refuse(path: str) -> None:
 
 
 def check_not_inherited(path: str) -> None:
-    """Raise ``OperationalError`` in a child that was forked while a thread of its parent used this file."""
+    """Raise ``StoreUnusable`` in a child that was forked while a thread of its parent used this file."""
     if _inherited and () != identity(path) in _inherited:
-        raise OperationalError(
+        raise StoreUnusable(
             f"{path} was in use in another thread when this process was forked, and cannot be used safely here; "
-            f"fork while nothing is read or written, or start processes by 'spawn'"
+            f"fork while nothing is read or written, or start processes by 'spawn'",
+            kind="closed",
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.sqlite.errors import translated
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
@@ -48,8 +48,9 @@ class Readable(NamedTuple):
 def copy_readable(path: str, into: str) -> Readable:
     """Copy every row that SQLite can read of the file at ``path``, and of its log, to a new store at ``into``.
 
-    Raises ``RecorderError`` where SQLite cannot open the file, where its tables have other columns, and where the new
-    file cannot be written. Cost: one reading of the file, and some hundred queries for each place that cannot be read.
+    Raises ``StoreUnavailable`` or ``StoreUnusable`` where SQLite cannot open the file, where its tables have other
+    columns, and where the new file cannot be written. Cost: one reading of the file, and some hundred queries for each
+    place that cannot be read.
     """
     SQLiteRecorder(into).close()
     with (
@@ -101,16 +102,17 @@ def _copied(source: sqlite3.Connection, target: sqlite3.Connection, table: str) 
 
 
 def _check_columns(source: sqlite3.Connection, table: str, columns: Iterable[str]) -> None:
-    """Raise ``DatabaseError`` for a table of another schema. Its number is in the header, which may be damaged."""
+    """Raise ``StoreUnusable`` for a table of another schema. Its number is in the header, which may be damaged."""
     try:
         found = [str(name, "utf-8", "replace") for _, name, *_ in source.execute(f"PRAGMA table_info({table})")]
     except sqlite3.DatabaseError as error:
         _raise_unless_read_around(error)
         return
     if found and found != list(columns):
-        raise DatabaseError(
+        raise StoreUnusable(
             f"its table {table!r} has the columns {', '.join(found)}, not those of this version of foldlog; salvage it "
-            f"with the version that made it"
+            f"with the version that made it",
+            kind="schema",
         )
 
 

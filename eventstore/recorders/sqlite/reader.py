@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.recorders.base import Columns, Reader
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
@@ -62,10 +62,10 @@ def as_bound(parameters: Sequence[Any]) -> list[Any]:
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in an answer. Raises ``DatabaseError`` if there is none, as only in a damaged file."""
+    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a damaged file."""
     found = answer.fetchone()
     if found is None or type(found[0]) is not int:
-        raise DatabaseError("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")
+        raise StoreDamaged("the positions of events are damaged; run 'foldlog verify', then 'foldlog salvage'")
     return int(found[0])
 
 

@@ -12,14 +12,15 @@ from types import TracebackType
 from typing import TypeVar
 
 from foldlog._observed import tell
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, check_not_moved
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
@@ -152,7 +153,7 @@ class SQLiteRecorder(Recorder):
     disk when ``transact`` returns (``synchronous=FULL``); otherwise a power cut may lose the newest commits, each as a
     whole.
 
-    Raises ``OperationalError`` where the file cannot be opened, and ``DatabaseError`` if it is not a store of ours or
+    Raises ``StoreUnavailable`` where the file cannot be opened, and ``StoreUnusable`` if it is not a store of ours or
     is of a newer schema. After an error of the disk the recorder closes itself: it is unknown whether the failed writes
     are stored, until the file is read again.
     """
@@ -248,16 +249,17 @@ class SQLiteRecorder(Recorder):
                     if maintenance.empty_log(connection, pending):
                         return True
                 if time.monotonic() >= until:
-                    raise StillRead(
+                    raise StoreUnavailable(
                         f"{self._path} is rewritten, but the deleted bytes are still in the files, because a reader "
-                        f"that was opened before is still open"
+                        f"that was opened before is still open",
+                        kind="read",
                     )
                 time.sleep(_RETRY_S)
 
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
-        Raises ``InterfaceError`` if this thread is inside a write, and ``OperationalError`` if another thread's write
+        Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if another thread's write
         does not end within the patience; the recorder then closes when that write ends. Logs where events are left in
         the log of a file that was moved or replaced: another program may have opened its new name.
         """
@@ -274,7 +276,7 @@ class SQLiteRecorder(Recorder):
             if is_our_log:
                 check_not_moved(self._path)
                 self._file.check()
-        except (WrongFile, OSError) as problem:  # logged: an error would take the place of one of the caller
+        except (*FAILURES, OSError) as problem:  # logged: an error would take the place of one of the caller
             tell("foldlog.store.moved", problem=str(problem))
 
     # -- a fork -------------------------------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ class SQLiteRecorder(Recorder):
             self._no_writers = self._queue.begin_alone(patience_s)
             INSIDE.discard(self._no_writers.writer)  # another recorder may have the same file
             self._writing.close()
-        except RecorderError:  # a thread writes, or this one does
+        except FAILURES:  # a thread writes, or this one does
             rested = False
         self._close_poller()
         return self._readers.rest(patience_s) and rested
@@ -323,8 +325,9 @@ class SQLiteRecorder(Recorder):
     def _open(self, create: bool) -> None:
         has_content = self._file.has_content()
         if has_content is False and not create:
-            raise DatabaseError(
-                f"{self._path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'"
+            raise StoreUnusable(
+                f"{self._path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'",
+                kind="foreign",
             )
         look = self._look() if has_content else None  # first: no file is made beside what is not a store
         if self.writable:
@@ -335,7 +338,7 @@ class SQLiteRecorder(Recorder):
         if is_current and (has_log or not self.writable):
             return
         if not self.writable:
-            raise DatabaseError(f"{self._path} is empty or of an older schema; {_TO_WRITE}, once")
+            raise StoreUnusable(f"{self._path} is empty or of an older schema; {_TO_WRITE}, once", kind="schema")
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
         with ReadConnection(self._readers, "open"):
@@ -362,7 +365,7 @@ class SQLiteRecorder(Recorder):
     def _check_writable(self) -> None:
         if not self.writable:
             self._file.check_open()
-            raise ReadOnly(f"{self._path} is open for reading only; {_TO_WRITE}")
+            raise StoreUnusable(f"{self._path} is open for reading only; {_TO_WRITE}", kind="read_only")
 
     def _close_poller(self) -> None:
         with self._polling:

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S
-from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile, check_not_moved
@@ -29,7 +30,7 @@ _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``DatabaseError`` if the file at ``path`` is of another program. A store may be damaged, empty or gone."""
+    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. A store may be damaged, empty or gone."""
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
@@ -38,8 +39,9 @@ def check_replaceable(path: str) -> None:
     except sqlite3.Error as error:
         is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
     if not is_ours:
-        raise DatabaseError(
-            f"{path} is not a foldlog store, so it was not replaced; move it away, or choose another name"
+        raise StoreUnusable(
+            f"{path} is not a foldlog store, so it was not replaced; move it away, or choose another name",
+            kind="foreign",
         )
 
 
@@ -95,9 +97,9 @@ def _alone_in(file: StoreFile) -> Iterator[Connection | None]:
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)
         connection = None
-        with suppress(RecorderError, sqlite3.Error, OSError):
+        with suppress(*FAILURES, sqlite3.Error, OSError):
             if os.path.getsize(file.path) == 0:
-                raise DatabaseError(f"{file.path} is empty")
+                raise StoreUnusable(f"{file.path} is empty", kind="foreign")
             connection = file.connect(to_write=True)
             maintenance.empty_log(connection)
             connection.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from foldlog.eventstore.recorders.errors import DatabaseError
+from foldlog.eventstore.errors import StoreDamaged, StoreUnusable
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 
@@ -44,7 +44,7 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
     """Return the number of a file's schema, which is 0 for an empty file. Call it within a transaction.
 
-    Raises ``DatabaseError`` if the file is not a store of ours, or of a newer schema.
+    Raises ``StoreUnusable`` if the file is not a store of ours, or of a newer schema.
     """
     schema, application = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
@@ -52,14 +52,17 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
     if application == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
         return 0
     if application != _APPLICATION_ID:
-        raise DatabaseError(f"{path} is a SQLite database, but not a foldlog store; choose another file")
+        raise StoreUnusable(
+            f"{path} is a SQLite database, but not a foldlog store; choose another file", kind="foreign"
+        )
     if schema > NEWEST:
-        raise DatabaseError(
+        raise StoreUnusable(
             f"{path} has schema {schema}, this version of foldlog knows schemas up to {NEWEST}; "
-            f"upgrade foldlog to open it"
+            f"upgrade foldlog to open it",
+            kind="schema",
         )
     if schema < 1:
-        raise DatabaseError(
+        raise StoreDamaged(
             f"the header of {path} says that it has schema {schema}, and there is none below 1: the file is damaged; "
             f"restore a backup, or copy what is sound with 'foldlog salvage'"
         )

@@ -25,8 +25,8 @@ import weakref
 from typing import Final
 from urllib.parse import quote_from_bytes
 
+from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S
-from foldlog.eventstore.recorders.errors import DatabaseError, InterfaceError, OperationalError
 from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherited, identity
 from foldlog.eventstore.recorders.urls import absolute_hint
 
@@ -39,8 +39,8 @@ _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/d
 TO_SAVE: Final = "what this process can still read, save with 'histories.maintenance.back_up(path)' before it ends"
 
 
-class WrongFile(OperationalError):
-    """The store's name leads to another file than the one that was opened, or this file has a second name."""
+MOVED: Final = ("moved", "replaced")
+"""The kinds of errors where the store's name leads to another file than the one that was opened."""
 
 
 class Connection(sqlite3.Connection):
@@ -111,7 +111,7 @@ class StoreFile:
     def has_content(self) -> bool | None:
         """Return whether the file has content; None where there is none.
 
-        Raises ``DatabaseError`` if it is not a regular file, or has one byte: SQLite takes it for an empty one.
+        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite takes it for an empty one.
         """
         try:
             status = os.stat(self.path)
@@ -120,10 +120,13 @@ class StoreFile:
             return None
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
-            raise DatabaseError(f"{self.path} is {kind}, and a store is a regular file; name another file")
+            raise StoreUnusable(
+                f"{self.path} is {kind}, and a store is a regular file; name another file", kind="foreign"
+            )
         if status.st_size == 1:
-            raise DatabaseError(
-                f"cannot open {self.path}: file is not a database; choose another file, or restore a backup"
+            raise StoreUnusable(
+                f"cannot open {self.path}: file is not a database; choose another file, or restore a backup",
+                kind="foreign",
             )
         if not status.st_size:
             check_not_moved(self.path)
@@ -139,18 +142,19 @@ class StoreFile:
             pass
         except FileNotFoundError as error:
             remedy = absolute_hint(self.path) or "; make its folder first"
-            raise OperationalError(f"cannot make {self.path}: {error.strerror}{remedy}") from error
+            raise StoreUnavailable(f"cannot make {self.path}: {error.strerror}{remedy}", kind="missing") from error
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            raise OperationalError(
-                f"cannot make {self.path}: {error.strerror}; name a file in a folder that this user may write"
+            raise StoreUnavailable(
+                f"cannot make {self.path}: {error.strerror}; name a file in a folder that this user may write",
+                kind="denied",
             ) from error
 
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, *, to_write: bool = False) -> Connection:
-        """Open a connection to this very file. Raises ``WrongFile``.
+        """Open a connection to this very file. Raises what ``check`` raises.
 
         The name is looked at before and after: SQLite opens the file in between, and the log at the first read. SQLite
         waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for the
@@ -181,14 +185,17 @@ class StoreFile:
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``WrongFile`` where this process has the file open with another log: SQLite has one index for both."""
+        """Raise ``StoreUnavailable`` where this process has the file open with another log: SQLite has one index for
+        both.
+        """
         for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
             other = used() or self
             is_ours = other._opened == self._opened and other.path != self.path and other.closed_because is None
             if is_ours and identity(f"{other.path}-wal") not in ((), identity(f"{self.path}-wal")):
-                raise WrongFile(
+                raise StoreUnavailable(
                     f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
-                    f"may be in {other.path}-wal; rename it back before you open it"
+                    f"may be in {other.path}-wal; rename it back before you open it",
+                    kind="moved",
                 )
 
     def open(self) -> Connection:
@@ -213,9 +220,10 @@ class StoreFile:
         """Unless it is ``durable``, a power cut may lose the newest commits, each as a whole."""
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":
-            raise OperationalError(
+            raise StoreUnavailable(
                 f"{self.path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()}); "
-                f"keep the store on a local disk, not on a network file system"
+                f"keep the store on a local disk, not on a network file system",
+                kind="denied",
             )
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
@@ -244,29 +252,32 @@ class StoreFile:
             self.closed_because = reason and f": {reason}"
 
     def check_open(self) -> None:
-        """Raise ``InterfaceError`` where the recorder was closed."""
+        """Raise ``StoreUnusable`` where the recorder was closed."""
         if self.closed_because is not None:
-            raise InterfaceError(f"{self.path} is closed{self.closed_because}; open the store again")
+            raise StoreUnusable(f"{self.path} is closed{self.closed_because}; open the store again", kind="closed")
 
     def check(self) -> None:
-        """Compare the file under the name with the file that was opened. Raises ``WrongFile``. Cost: one ``stat``.
+        """Compare the file under the name with the file that was opened. Raises ``StoreUnavailable`` where it was moved
+        and ``StoreUnusable`` where it was replaced. Cost: one ``stat``.
 
         A write transaction calls it when it has SQLite's write lock.
         """
         try:
             status = os.stat(self.name)
         except (FileNotFoundError, NotADirectoryError):
-            raise WrongFile(
+            raise StoreUnavailable(
                 f"{self.name} was removed or renamed while it was open, and nothing was written; "
-                f"put the file back; {TO_SAVE}"
+                f"put the file back; {TO_SAVE}",
+                kind="moved",
             ) from None
         found = status.st_ino, status.st_dev, status.st_nlink
         if found == self._opened:
             with contextlib.suppress(OSError):  # without a connection that writes, or closed at this moment
                 if not os.fstat(self.index).st_nlink:
-                    raise WrongFile(
+                    raise StoreUnusable(
                         f"{self.path}-wal was removed while it was open, and nothing was written: by hand, or since "
-                        f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}"
+                        f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}",
+                        kind="replaced",
                     )
             return
         if found[:2] != self._opened[:2]:
@@ -276,19 +287,21 @@ class StoreFile:
                     f" where a restore put it there; else end all programs that have it open and move "
                     f"{self.path}-wal away first: SQLite would write the former log into the new file"
                 )
-            raise WrongFile(
-                f"another file took the place of {self.name} while it was open, and nothing was written; {remedy}"
+            raise StoreUnusable(
+                f"another file took the place of {self.name} while it was open, and nothing was written; {remedy}",
+                kind="replaced",
             )
-        raise WrongFile(
+        raise StoreUnavailable(
             f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite keeps a log "
             f"for each name, so events written under one name are lost under the other; remove the other names, "
-            f"or make a copy with 'foldlog backup FILE'"
+            f"or make a copy with 'foldlog backup FILE'",
+            kind="moved",
         )
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``WrongFile`` where no file or an empty one is at a path, and a log with content beside it. SQLite would
-    delete that log, while the file that it belongs to was moved away.
+    """Raise ``StoreUnavailable`` where no file or an empty one is at a path, and a log with content beside it. SQLite
+    would delete that log, while the file that it belongs to was moved away.
 
     A file gets content before its log does, so the log is looked at first.
     """
@@ -299,11 +312,12 @@ def check_not_moved(path: str) -> None:
     there = os.path.exists(path)
     if size and not (there and os.path.getsize(path)):
         state = "is empty" if there else "does not exist"
-        raise WrongFile(
+        raise StoreUnavailable(
             f"{path} {state}, but {path}-wal has {size:,} bytes: "
             f"it belongs to a file that was moved or removed, and SQLite would delete it with the events in it; put "
             f"that file back, if no program opened it under its other name since, or move {path}-wal away if nothing "
-            f"in it is needed"
+            f"in it is needed",
+            kind="moved",
         )
 
 

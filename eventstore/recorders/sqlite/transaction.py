@@ -14,9 +14,9 @@ from operator import attrgetter
 from typing import Any
 
 from foldlog.eventstore.codec_json import Body
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
 from foldlog.eventstore.recorders.types import Beginning, Place, Row, unplaced
 
@@ -103,8 +103,9 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
         position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone() or (None, None)
         if taken:
-            raise IntegrityError(
-                f"conversation number {key} has an event with an id of {first_id} to {last_id} already"
+            raise StoreUnavailable(
+                f"conversation number {key} has an event with an id of {first_id} to {last_id} already",
+                kind="taken",
             )
         return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
 

@@ -11,7 +11,7 @@ from os import pread
 from typing import Final
 
 from foldlog._observed import waits
-from foldlog.eventstore.recorders.errors import OperationalError
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.sqlite.errors import is_ours
 
 _NAME_BYTES_MAX: Final = 300
@@ -56,7 +56,7 @@ class WriteLock:
     def take(self, deadline: float) -> None:
         """Take the lock, unless this process holds it already; wait until ``deadline``, by ``time.monotonic``.
 
-        Raises ``OperationalError`` that names the holder if the lock does not come in time.
+        Raises ``StoreUnavailable`` that names the holder if the lock does not come in time.
         """
         if self._file < 0:
             self.open()
@@ -98,7 +98,7 @@ class WriteLock:
             if inherited >= 0:
                 os.close(inherited)
 
-    def waited(self, leader: str | None = None) -> OperationalError:
+    def waited(self, leader: str | None = None) -> StoreUnavailable:
         """Return the error of a caller who waited for too long. ``leader`` is the thread of this process that leads,
         if it is not the caller's own.
         """
@@ -110,9 +110,10 @@ class WriteLock:
         else:
             pid, host = holder
             who = f"process {pid} on host {host} holds it; if it is stopped, let it go on (kill -CONT {pid}) or end it"
-        return OperationalError(
+        return StoreUnavailable(
             f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was written: {who}. "
-            f"To wait longer, set patience_s in the URL"
+            f"To wait longer, set patience_s in the URL",
+            kind="busy",
         )
 
     def _write_name(self) -> None:

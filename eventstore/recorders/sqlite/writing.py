@@ -11,13 +11,14 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, TypeVar
 
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
+from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, WrongFile, descriptors_of
+from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -168,8 +169,8 @@ class SQLiteWriting:
         if not is_ours(error) or self._stage == _COMMITTED:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
-        if isinstance(error, WrongFile):  # its connection stays: what it has can still be read and backed up
-            self.settle()
+        if isinstance(error, FAILURES) and error.kind in MOVED:
+            self.settle()  # the connection stays: what it has can still be read and backed up
         elif self._stage != _NONE:  # not where only the write lock did not come
             self.close()
         if isinstance(error, sqlite3.Error) and (commit_failed or leaves_doubt(error)):
@@ -178,7 +179,7 @@ class SQLiteWriting:
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
 
-    def waited(self, leader: int | None) -> OperationalError:
+    def waited(self, leader: int | None) -> StoreUnavailable:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return self._lock.waited(names.get(leader, "that has ended"))
 

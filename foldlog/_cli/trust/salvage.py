@@ -19,9 +19,8 @@ from foldlog._cli.stores import events_total, open_existing, open_or_create, pat
 from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
 from foldlog._formats.tips import mark_lost
 from foldlog._words.gist import count
-from foldlog.eventstore import Store, as_url, open_store
+from foldlog.eventstore import Store, StoreUnusable, as_url, open_store
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
-from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
 
 
@@ -122,7 +121,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
     try:
         try:
             readable = copy_readable(path, copied)
-        except DatabaseError as error:
+        except StoreUnusable as error:
             raise Refused(f"{error}; nothing was written") from error
         if readable.conversations == 0:
             raise Refused(

@@ -1,0 +1,58 @@
+"""Every exception of foldlog can be copied and pickled: a process pool, a task queue or a test runner sends it on."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import foldlog
+from foldlog.adapters._catalog import ADAPTERS
+
+WAYS = [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
+VALUES = {"str": "c1", "int": 7, "int | None": None, "bool": True, "tuple[str, ...]": ("f1", "f2")}
+
+
+def exceptions() -> Iterator[type[Exception]]:
+    """Every exception class of every module that needs no SDK."""
+    with_sdk = tuple(adapter.module for adapter in ADAPTERS)
+    modules = [module.name for module in pkgutil.walk_packages(foldlog.__path__, "foldlog.")]
+    for name in modules:
+        if not name.endswith("__main__") and not name.startswith(with_sdk):
+            importlib.import_module(name)
+    waiting = [Exception]
+    while waiting:
+        found = waiting.pop().__subclasses__()
+        waiting += found
+        yield from (kind for kind in found if kind.__module__.startswith("foldlog."))
+
+
+def made(kind: type[Exception]) -> Exception:
+    """An error of this class, with values of the types that its constructor takes."""
+    if inspect.isbuiltin(kind.__init__) or not hasattr(kind.__init__, "__code__"):
+        return kind("what happened")
+    values = {}
+    for parameter in list(inspect.signature(kind).parameters.values()):
+        if parameter.default is parameter.empty:
+            values[parameter.name] = VALUES.get(parameter.annotation)
+    return kind(**values)
+
+
+CLASSES = sorted(set(exceptions()), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["pickle", "copy", "deepcopy"])
+def test_an_exception_is_the_same_after_a_journey(way: Callable[[Exception], Exception]):
+    assert len(CLASSES) > 30
+    for kind in CLASSES:
+        error = made(kind)
+        error.add_note("it was meant for c1")
+        error.more = {"n": 1}  # type: ignore[attr-defined]
+        again = way(error)
+        assert type(again) is kind
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error)), kind
