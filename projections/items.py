@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Any, overload
 
 from foldlog.eventstore import Event
+from foldlog.projections.messages.growing import Rendering
 from foldlog.projections.units import Units, UnitsSoFar, units
 
 
@@ -17,15 +18,17 @@ class Items(Sequence[Event]):
     threads may use one.
     """
 
-    __slots__ = ("_count", "_events", "_found", "_token", "masks")
+    __slots__ = ("_count", "_events", "_found", "_token", "masks", "renderings")
 
-    def __init__(self, events: list[Event], masks: dict[tuple[str, int], tuple[Event, Any]] | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards."""
+    def __init__(self, events: list[Event], of: Items | None = None) -> None:
+        """Take over ``events``: do not change the list afterwards. ``of`` are the items that they are shown for."""
         self._events = events
         self._count = len(events)
         self._token = [True]
-        self.masks = {} if masks is None else masks
+        self.masks: dict[tuple[str, int], tuple[Event, Any]] = of.masks if of else {}
         """Events and their masks or sizes, by condenser and id: the next step shows the same masks and counts less."""
+        self.renderings: dict[str, Rendering] = of.renderings if of else {}
+        """The messages that were made last, by dialect. A caller removes them here while it uses them."""
         self._found: list[UnitsSoFar] = []
         """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
         them.
@@ -44,7 +47,7 @@ class Items(Sequence[Event]):
         self._events += events
         grown = Items.__new__(Items)
         grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
-        grown._found, grown.masks = self._found, self.masks
+        grown._found, grown.masks, grown.renderings = self._found, self.masks, self.renderings
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:

@@ -12,7 +12,7 @@ from foldlog.eventstore import Action, CondensationAction, Event, check_whole
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
-from foldlog.projections.messages import Dialect, Rendered, rendered, system_prompt
+from foldlog.projections.messages import Dialect, Rendered, copy_messages, rendering, system_prompt, with_positions
 from foldlog.projections.messages.turns import checked
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
 
@@ -61,7 +61,7 @@ class View:
         """Return a View with other events, for example with some of them masked or left out. The rest of the View is
         the same.
         """
-        items = Items(list(events), self.state.items.masks)
+        items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations, self.dialect, self.kept_from)
@@ -139,7 +139,21 @@ class View:
 
     def rendered(self, dialect: Dialect | None = None) -> list[Rendered]:
         """Return the messages of ``to_messages``, each with the indices of the events that it was made of."""
-        return rendered(self.events, self.fit_positions, self.dialect if dialect is None else checked(dialect))
+        dialect = self.dialect if dialect is None else checked(dialect)
+        shared = self.shared_messages(dialect)
+        return with_positions(copy_messages(shared, self.events, dialect), shared)
+
+    def shared_messages(self, dialect: Dialect) -> list[Rendered]:
+        """Return the messages of a dialect without marks for a prompt cache, to be read and not to be changed: the next
+        View has the same ones. Cost: the events since the last reply before those that were not rendered yet.
+        """
+        renderings = self.state.items.renderings
+        kept = renderings.pop(dialect, None) or rendering(dialect)  # at most one caller gets it, of all threads
+        kept.follow(self.events, self.fit_positions)
+        messages = kept.messages.copy()
+        if messages:  # all empty Views share their items
+            renderings[dialect] = kept
+        return messages
 
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
         """Return the messages to send to a model, made of the events that are fit for it.
@@ -148,9 +162,11 @@ class View:
         ``anthropic``, ``anthropic-cached`` or ``responses``; by default ``view.dialect``. Every tool call is answered
         right after the message that makes it. The messages are the caller's own. Those for Anthropic do not hold the
         system prompt: send ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
-        Raises ``ValueError`` for another dialect. Cost: the events of the View.
+        Raises ``ValueError`` for another dialect. The beginning of a prompt is made once: the next View repeats it byte
+        for byte. Cost: copies of the messages, and the events since the last reply that was rendered before.
         """
-        return [message for message, _ in self.rendered(dialect)]
+        dialect = self.dialect if dialect is None else checked(dialect)
+        return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events, in order; all, where there are fewer. Cost: these events.

@@ -1,8 +1,8 @@
 """Count the tokens of the prompts of Views exactly.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
-each rendered message is counted once and its count is kept. The View of a step shares its beginning with that of the
-last step: only the rest is rendered, and only new messages are counted.
+each rendered message is counted once and its count is kept. The View of a step shares its first messages with that of
+the last step: only the others are counted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate, compress, count
-from operator import ne
+from operator import is_not
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Action, Event, Message, SystemMessage
-from foldlog.projections import Dialect, View, begins_reply, rendered, says_something
+from foldlog.eventstore import Event, SystemMessage
+from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
@@ -40,7 +40,7 @@ class TokenCounter:
         self._count = count
         self._lock = threading.Lock()
         self._counts: dict[Hashable, int] = {}
-        self._last: dict[tuple[int, Dialect], _Measured] = {}
+        self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
@@ -87,39 +87,33 @@ class TokenCounter:
 
         A message of several events counts at the last of them, and so do calls with their results. So the cost of a
         tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: the
-        comparison with the last View of the conversation, and the rendering of the events after their shared beginning.
+        messages that the last View of the conversation did not have, and one pass over the others.
         """
-        events, fit = view.events, view.fit_positions
+        events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
         key = (id(events[0]) if events else 0, dialect)
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
+        messages = view.shared_messages(dialect)
+        groups = _shared_groups(before, messages) if before is not None else []
+        start = groups[-1].end if groups else 0
+        group, last = list[dict[str, Any]](), 0  # a call with its results, which follow it: they count at the last
+        for end, (message, positions) in enumerate(messages[start:], start + 1):
+            group, last = [*group, message], max(last, positions[-1])
+            if end == len(messages) or messages[end].message.get("role") != "tool":
+                groups.append(_Group(end, last, self._of(*group)))
+                group, last = [], 0
+        added = [0] * len(events)
+        for counted in groups:
+            added[counted.position] += counted.tokens
         tools, sent_system = (), False
         if SystemMessage in map(type, events):
-            sent = (events[position] for position in fit)
+            sent = (events[position] for position in view.fit_positions)
             sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
             tools = offered_tools(view)
-        sums: tuple[int, ...] = (self._frame(tools, beside_system=sent_system),)
-        start, calls = 0, None
-        if before is not None and before.sums[0] == sums[0]:
-            start = _shared_beginning(before, view)
-            calls = _calls(events, start)
-            if any(before.calls.get(call_id, start) < start for call_id in calls):  # the later one is renamed
-                start, calls = 0, None
-            elif start:
-                sums, calls = before.sums[: start + 1], before.calls | calls
-        added = [0] * (len(events) - start)
-        group, last = list[dict[str, Any]](), start  # a call with its results, which follow it: they count at the last
-        messages = rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
-        for message, positions in reversed(messages):
-            group, last = [message, *group], max(last, positions[-1])
-            if message["role"] != "tool":
-                added[last - start] += self._of(*group)
-                group, last = [], start
-        sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
-        measured = _Measured(events, fit, sums, _calls(events, 0) if calls is None else calls)
-        self._keep(self._last, key, measured, _CONVERSATIONS_KEPT)
+        sums = tuple(accumulate(added, initial=self._frame(tools, beside_system=sent_system)))
+        self._keep(self._last, key, _Counted(events, messages, groups, sums), _CONVERSATIONS_KEPT)
         return sums
 
 
@@ -133,13 +127,21 @@ _PLAIN = 2
 """The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""
 
 
-class _Measured(NamedTuple):
-    """The counts of one View: its events, which of them are sent, the sums of the prompt, and where call ids occur."""
+class _Group(NamedTuple):
+    """Messages that count together: the number of messages up to its end, its last event, its tokens."""
+
+    end: int
+    position: int
+    tokens: int
+
+
+class _Counted(NamedTuple):
+    """The counts of one View."""
 
     events: tuple[Event, ...]
-    fit: tuple[int, ...]
+    messages: list[Rendered]
+    groups: list[_Group]
     sums: tuple[int, ...]
-    calls: dict[str, int]
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
@@ -160,38 +162,7 @@ def _in_openais_shape(tool: Any) -> Any:
     return {"type": "function", "function": function}
 
 
-def _shared_beginning(before: _Measured, view: View) -> int:
-    """Return where the prompts of both Views part: up to there they are the same, message for message.
-
-    A reply of the model is there, so no two messages of the user are merged, and none opens the rest. No call is split
-    from its observation.
-    """
-    events, fit, sums, length = view.events, view.fit_positions, before.sums, len(before.events)
-    if events[:length] == before.events and fit[: bisect_left(fit, length)] == before.fit:
-        places: Sequence[int] = (length,)  # the same calls are sent, so their observations are among these events
-    else:  # a mask has changed an event since
-        fit = fit[: _alike(before.fit, fit)]
-        places = view.cut_points[: bisect_left(view.cut_points, _alike(before.events, events))][::-1]
-    starts = ((at, bisect_left(fit, at)) for at in places)
-    start = next((at for at, n in starts if fit[n : n + 1] == (at,) and _begins_message(events, fit, n)), 0)
-    counted = (place for place in before.fit[: bisect_left(before.fit, start)] if sums[place + 1] > sums[place])
-    return start if any(not isinstance(before.events[place], SystemMessage) for place in counted) else 0
-
-
-def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return the number of equal items at the beginning."""
-    return next(compress(count(), map(ne, some, others)), min(len(some), len(others)))
-
-
-def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> bool:
-    """Return whether the event at ``fit[place]`` begins a message of the model: those around it are not merged."""
-    event = events[fit[place]]
-    replies = (events[fit[earlier]] for earlier in range(place - 1, -1, -1))
-    before = next(filter(begins_reply, replies), None)
-    return begins_reply(event, before) and (not isinstance(event, Message) or says_something(event.content))
-
-
-def _calls(events: Sequence[Event], start: int) -> dict[str, int]:
-    """Return where calls occur from ``start`` on, by their ids in messages: their own, or those of the rendering."""
-    calls = ((event, place) for place, event in enumerate(events[start:], start) if isinstance(event, Action))
-    return {call_id: place for call, place in calls for call_id in (call.call_id, f"call_{call.id}") if call_id}
+def _shared_groups(before: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
+    """Return the groups of the messages with which both prompts begin, without the last of these."""
+    alike = next(compress(count(), map(is_not, before.messages, messages)), min(len(before.messages), len(messages)))
+    return before.groups[: bisect_left(before.groups, (alike,))]

@@ -21,20 +21,37 @@ Neighbouring user messages become one. A message without text, image or call is 
     responses    items of OpenAI's Responses API, with the model's reasoning
     openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some servers want back
 
-``turns.py`` finds the turns of a conversation. What a dialect cannot say becomes a text that names it.
+``turns.py`` finds the turns of a conversation; ``growing.py`` keeps their messages with the View. What a dialect cannot
+say becomes a text that names it.
 ``tests/projections/chat_rules.py`` has the rules of each dialect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from foldlog.eventstore import Event
+import msgspec
+
+from foldlog.eventstore import Event, said
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.content import says_something
-from foldlog.projections.messages.turns import DIALECTS, Dialect, Rendered, turns
+from foldlog.projections.messages.growing import BEGINNING, MessageList, Rendered, Rendering
+from foldlog.projections.messages.turns import DIALECTS, Dialect, MessageTurn
 
-__all__ = ["DIALECTS", "Dialect", "Rendered", "rendered", "says_something", "system_prompt"]
+__all__ = [
+    "BEGINNING",
+    "DIALECTS",
+    "Dialect",
+    "Rendered",
+    "Rendering",
+    "copy_messages",
+    "rendered",
+    "rendering",
+    "says_something",
+    "system_prompt",
+    "with_positions",
+]
 
 system_prompt = anthropic.system_prompt
 
@@ -49,21 +66,40 @@ def rendered(
     dialects of litellm and Anthropic put a user's message before them, because most providers refuse them
     otherwise. Cost: the positions.
     """
-    found = turns(events, positions)
-    if dialect == "responses":
-        return responses.messages_of(found)
-    is_anthropics = dialect.startswith("anthropic")
-    messages = anthropic.messages_of(found) if is_anthropics else chat.messages_of(found, dialect)
-    messages = _opened(messages) if opening and (is_anthropics or dialect == "litellm") else messages
-    return anthropic.cached(messages, events) if opening and dialect == "anthropic-cached" else messages
+    made = rendering(dialect, opening=opening)
+    made.follow(events, positions)
+    return with_positions(copy_messages(made.messages, events, dialect), made.messages)
 
 
-def _opened(messages: list[Rendered]) -> list[Rendered]:
-    """Put a user's message before an assistant's that comes first."""
-    first = next((place for place, each in enumerate(messages) if each.message["role"] != "system"), None)
-    if first is not None and messages[first].message["role"] == "assistant":
-        messages.insert(first, Rendered({"role": "user", "content": BEGINNING}, messages[first].positions[:1]))
-    return messages
+def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
+    """Return a rendering in a dialect that has no messages yet."""
+
+    def render(turns: Iterable[MessageTurn], at_the_beginning: bool) -> MessageList:
+        if dialect == "responses":
+            return responses.messages_of(turns)
+        opens = opening and at_the_beginning
+        if dialect.startswith("anthropic"):
+            return anthropic.messages_of(turns, opening=opens)
+        return chat.messages_of(turns, dialect, opening=opens)
+
+    return Rendering(render)
 
 
-BEGINNING = "[The conversation before this point is not shown.]"
+def copy_messages(shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect) -> list[dict[str, Any]]:
+    """Return copies of the messages of a rendering of ``events``, which the caller may change.
+
+    They have the marks for their server's prompt cache, whose places move as a prompt grows. Cost: the messages.
+    """
+    copies: list[dict[str, Any]] = msgspec.to_builtins([message for message, _ in shared], enc_hook=said)
+    if dialect.startswith("anthropic"):
+        anthropic.cut_trailing_space(copies)
+    if dialect == "anthropic-cached":
+        anthropic.mark_cached(copies, shared, events)
+    if dialect == "litellm" or dialect.startswith("anthropic"):
+        chat.limit_cache_marks(copies)
+    return copies
+
+
+def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
+    """Return copies with the indices of the events that their originals were made of."""
+    return [Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)]

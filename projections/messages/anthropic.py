@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from foldlog.eventstore import CondensationSummary, Event, SystemMessage
-from foldlog.projections.messages.chat import limited_cache_marks, matching, signed, unsaid
+from foldlog.projections.messages.chat import matching, signed, unsaid
 from foldlog.projections.messages.content import (
     IMAGE_TYPES,
     PDF,
@@ -22,7 +22,8 @@ from foldlog.projections.messages.content import (
     text_part,
     without_pictures,
 )
-from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of, say
+from foldlog.projections.messages.growing import MessageList, Rendered
+from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
 _NAME_MAX = 64
 
@@ -33,47 +34,48 @@ def system_prompt(events: Sequence[Event]) -> str:
     return "\n\n".join((part if part["type"] == "text" else named(part))["text"] for part in parts)
 
 
-def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
+def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
     """Return the messages of ``turns``: user and assistant by turns, the user first."""
-    messages: list[Rendered] = []
+    messages = MessageList(opening=opening)
     for turn in turns:
         if turn.role == "user":
-            say(messages, "user", [_block(part) for part in turn.parts], turn.positions)
+            messages.say("user", [_block(part) for part in turn.parts], turn.positions)
         if turn.role != "assistant":
             continue
+        messages.begin_reply(turn)
         moved: list[Part] = []
         parts = without_pictures(turn.parts, moved, "what came before", "server_tool")
         blocks = [
             block for part in parts for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
         ]
         blocks += map(_tool_use, turn.calls)
-        say(messages, "assistant", [*signed(turn), *blocks] if blocks else [], turn.positions)
+        messages.say("assistant", [*signed(turn), *blocks] if blocks else [], turn.positions)
         for call in turn.calls:
-            say(messages, "user", [_tool_result(call, moved)], (call.answered,))
-        say(messages, "user", [_block(part) for part in moved], turn.positions)
-    return limited_cache_marks(_without_trailing_space(messages))
+            messages.say("user", [_tool_result(call, moved)], (call.answered,))
+        messages.say("user", [_block(part) for part in moved], turn.positions)
+    return messages
 
 
-def cached(messages: list[Rendered], events: Sequence[Event]) -> list[Rendered]:
+def mark_cached(messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]) -> None:
     """Mark up to where the server is to keep the prompt: the first part and the last summary, which stay where the rest
-    is forgotten, the end of the prompt before, and the end.
+    is forgotten, the end of the prompt before, and the end. ``shared`` are the originals of the messages.
     """
-    answers = [place for place, each in enumerate(messages) if each.message["role"] == "assistant"]
-    told = [n for n, (_, of) in enumerate(messages) if any(isinstance(events[at], CondensationSummary) for at in of)]
-    before = [max(0, place - 1) for place in answers[-1:]]
-    for n, place in enumerate([0, *told[-1:], *before, len(messages) - 1] if messages else ()):
-        content = messages[place].message["content"]
+    summaries = {place for place, event in enumerate(events) if type(event) is CondensationSummary}
+    newest_first = range(len(messages) - 1, -1, -1)
+    answer = next((n for n in newest_first if messages[n]["role"] == "assistant"), None)
+    told = next((n for n in newest_first if summaries and not summaries.isdisjoint(shared[n].positions)), None)
+    before = None if answer is None else max(0, answer - 1)
+    for n, place in enumerate((0, told, before, len(messages) - 1) if messages else ()):
+        content = None if place is None else messages[place]["content"]
         if isinstance(content, list):  # not the words that open a conversation without a beginning
             content[-1 if n else 0]["cache_control"] = {"type": "ephemeral"}
-    return limited_cache_marks(messages)
 
 
-def _without_trailing_space(messages: list[Rendered]) -> list[Rendered]:
+def cut_trailing_space(messages: Sequence[Part]) -> None:
     """Cut the white space at the end of a last message of the assistant, which the server refuses."""
-    if messages and messages[-1].message["role"] == "assistant":
-        last = messages[-1].message["content"][-1]
+    if messages and messages[-1]["role"] == "assistant":
+        last = messages[-1]["content"][-1]
         last |= {"text": last["text"].rstrip()} if last["type"] == "text" else {}
-    return messages
 
 
 def _block(part: Part) -> Part:

@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 
 from foldlog.eventstore import Observation
 from foldlog.projections.messages.content import File, Part, image_url_of, named, sendable, text_part, without_pictures
-from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of, say
+from foldlog.projections.messages.growing import MessageList
+from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, arguments_of
 
 _CALL_ID_MAX = 40
 _NAME_MAX = 64
 _CACHE_MARKS_MAX = 4
 
 
-def messages_of(turns: Iterable[MessageTurn], dialect: Dialect) -> list[Rendered]:
+def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool) -> MessageList:
     """Return the messages of ``turns`` in the dialect ``openai``, ``openai-reasoning`` or ``litellm``."""
     plain = dialect != "litellm"
-    messages: list[Rendered] = []
+    messages = MessageList(opening=opening and not plain, content_of=partial(_content, plain=plain))
     for turn in turns:
         if turn.role == "user":
-            say(messages, "user", turn.parts, turn.positions)
+            messages.say("user", turn.parts, turn.positions)
             continue
+        messages.begin_reply(turn)
         moved: list[Part] = []
         texts = without_pictures(turn.parts, moved, "this message")
         if texts or turn.calls:
             message: Part = {"role": turn.role, "content": texts or None}
             if turn.calls:
                 message["tool_calls"] = [_tool_call(call, plain) for call in turn.calls]
-            messages.append(Rendered(message | _thought(turn, dialect), turn.positions))
+            messages.add(message | _thought(turn, dialect), turn.positions)
         shown: list[int] = []
         for call in turn.calls:
             before = len(moved)
-            messages.append(Rendered(_result(call, moved, plain), (call.answered,)))
+            messages.add(_result(call, moved, plain), (call.answered,))
             shown += [call.answered] * (len(moved) > before)
-        say(messages, "user", moved, tuple(shown) or turn.positions)
-    for message, _ in messages:
-        message["content"] = _content(message["content"], plain)
-    return messages if plain else limited_cache_marks(messages)
+        messages.say("user", moved, tuple(shown) or turn.positions)
+    return messages
 
 
-def _content(parts: list[Part] | None, plain: bool) -> str | list[Part] | None:
+def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
     """Return parts as a server takes them: as one text, if they can be one. Many plain servers take parts only in a
     user's message; litellm's providers take marks for the cache only in parts.
     """
-    if parts is None or (len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text"):
-        return parts and parts[0]["text"]
+    if parts is None or isinstance(parts, str):
+        return parts
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
+        text: str = parts[0]["text"]
+        return text
     known = [_plain_part(part) if plain else _part_of_litellm(part) for part in parts]
     is_text = plain and all(part["type"] == "text" for part in known)
     return "\n\n".join(part["text"] for part in known) if is_text else known
@@ -152,10 +156,9 @@ def _part_of_litellm(part: Part) -> Part:
     return {"type": "file", "file": held | ({"filename": file.name} if file.name else {}), **mark}
 
 
-def limited_cache_marks(messages: list[Rendered]) -> list[Rendered]:
+def limit_cache_marks(messages: Iterable[Part]) -> None:
     """Leave the marks for the prompt cache on the last four parts that have one: servers refuse more."""
-    contents = (message["content"] for message, _ in messages)
+    contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:
         del part["cache_control"]
-    return messages

@@ -7,29 +7,33 @@ from collections.abc import Iterable
 from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, unsaid
 from foldlog.projections.messages.content import Part, copied, image_url_of, named, sendable, without_pictures
-from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of, say
+from foldlog.projections.messages.growing import MessageList
+from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
 _CALL_ID_MAX = _NAME_MAX = 64
 _REASONING = ("type", "id", "summary", "content", "encrypted_content")
 
 
-def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
+def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
     """Return the items of ``turns``. The items of a response come before the results of its calls."""
-    items: list[Rendered] = []
+    items = MessageList()
     for turn in turns:
         if turn.role == "user":
-            say(items, "user", [_input(part) for part in turn.parts], turn.positions)
+            items.say("user", [_input(part) for part in turn.parts], turn.positions)
             continue
+        items.begin_reply(turn)
         moved: list[Part] = []
         for call in turn.calls:
-            made = (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call))
-            items += [Rendered(item, call.positions) for item in made]
+            for item in (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call)):
+                items.add(item, call.positions)
         thought = [block for call in turn.calls for block in call.thinking]
         told = [part for call in turn.calls for part in call.thought]
         if after := _said(turn.role, turn.parts[len(told) :], moved):
-            items += [Rendered(item, turn.positions) for item in (*_reasoning(turn.thinking[len(thought) :]), *after)]
-        items += [Rendered(_result(call), (call.answered,)) for call in turn.calls]
-        say(items, "user", [_input(part) for part in moved], turn.positions)
+            for item in (*_reasoning(turn.thinking[len(thought) :]), *after):
+                items.add(item, turn.positions)
+        for call in turn.calls:
+            items.add(_result(call), (call.answered,))
+        items.say("user", [_input(part) for part in moved], turn.positions)
     return items
 
 

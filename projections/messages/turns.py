@@ -26,13 +26,6 @@ DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 Role = Literal["system", "user", "assistant"]
 
 
-class Rendered(NamedTuple):
-    """A chat message, and the indices of the events that it was made of, in order."""
-
-    message: dict[str, Any]
-    positions: tuple[int, ...]
-
-
 class PairedCall(NamedTuple):
     """An action under the id that its message has, the thinking and the words before it, its result, and the indices of
     all.
@@ -49,25 +42,18 @@ class PairedCall(NamedTuple):
 
 
 class MessageTurn(NamedTuple):
-    """One message: the parts of one event, or what the model said and thought in one reply, with its calls."""
+    """One message: the parts of one event, or what the model said and thought in one reply, with its calls.
+
+    ``start`` is the index of the first event of a reply, or of the reasoning before it, if the turns from there on are
+    the same without all events before; else None.
+    """
 
     role: Role
     parts: list[Part]
     positions: tuple[int, ...]
     calls: tuple[PairedCall, ...] = ()
     thinking: tuple[Part, ...] = ()
-
-
-def say(messages: list[Rendered], role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-    """Add a message, unless it has no parts. Where the last message has the same role, both become one."""
-    if parts and messages and messages[-1].message.get("role") == role:
-        before = messages.pop()
-        parts = [*before.message["content"], *parts]
-        if not parts[0]["type"].endswith("thinking"):  # a server refuses thinking after other blocks
-            parts.sort(key=lambda part: not part["type"].endswith("thinking"))
-        positions = tuple(dict.fromkeys(before.positions + positions))
-    if parts:
-        messages.append(Rendered({"role": role, "content": parts}, positions))
+    start: int | None = None
 
 
 def checked(dialect: str) -> Dialect:
@@ -77,13 +63,19 @@ def checked(dialect: str) -> Dialect:
     return dialect
 
 
-def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[MessageTurn]:
-    """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
+def turns(
+    events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
+) -> Iterator[MessageTurn]:
+    """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model.
+
+    ``call_ids`` are the ids of earlier calls, with their indices; those of these turns are added.
+    """
     shown = [events[position] for position in positions]
     found = units(shown)
     told = {answer for place, answer in found.answers.items() if not begins_reply(shown[place])}
     reasoning = _reasoning(shown)
-    used = set[str]()
+    used = {} if call_ids is None else call_ids
+    reached = -1
     for group in _groups(shown, found.parallel_calls):
         if isinstance(shown[group[0]], Observation) and group[0] not in told:
             continue  # it is in the turn of its call
@@ -91,19 +83,29 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
         calls, parts, thinking = list[PairedCall](), list[Part](), tuple[Part, ...]()
         first, before = shown[group[0]], (0, 0, 0)
         role: Role = "assistant" if begins_reply(first) else "system" if isinstance(first, SystemMessage) else "user"
+        start = _start(shown, group[0]) if role == "assistant" and group[0] > reached else None
         for number, place in enumerate(group, 1):
             event: Any = shown[place]
             parts += parts_of(words_of(event))
             thoughts = (*reasoning.get(place, ()), *event.thinking) if role == "assistant" else ()
             thinking += tuple(block for block in thoughts if block.get("type") != "cleared")  # what stands for thinking
-            observation = shown[found.answers.get(place, place)]
+            answer = found.answers.get(place, place)
+            observation = shown[answer]
             if role == "assistant" and isinstance(observation, Observation):
                 own = where[before[0] : number], thinking[before[1] :], parts[before[2] :]
-                result, answered = parts_of(observation.content), positions[found.answers[place]]
-                calls.append(PairedCall(_call_id(event, used), event, *own, observation, result, answered))
+                result, call_id = parts_of(observation.content), _call_id(event, used, positions[place])
+                calls.append(PairedCall(call_id, event, *own, observation, result, positions[answer]))
                 before = number, len(thinking), len(parts)
+            reached = max(reached, place, answer)
         if not is_unseen(first):
-            yield MessageTurn(role, parts, where, tuple(calls), thinking)
+            yield MessageTurn(role, parts, where, tuple(calls), thinking, None if start is None else positions[start])
+
+
+def _start(shown: Sequence[Event], place: int) -> int | None:
+    """Return the place of the reasoning before a reply, or its own; None if it stays with another event before it."""
+    while place and is_unseen(shown[place - 1]):
+        place -= 1
+    return None if place and shown[place - 1].stays_with_next else place
 
 
 def words_of(event: Any) -> Content:
@@ -171,10 +173,10 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
-def _call_id(action: Action, used: set[str]) -> str:
+def _call_id(action: Action, used: dict[str, int], position: int) -> str:
     """Return the action's own call id, or a new one where it has none or it is ``used``. It is used from now on."""
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:
         call_id = f"call_{action.id}" if call_id == action.call_id else f"{call_id}_"
-    used.add(call_id)
+    used[call_id] = position
     return call_id

@@ -21,6 +21,7 @@ from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from foldlog.projections import View
+from foldlog.projections.messages import growing
 from tests.beside import SAMPLES, needs_samples
 from tests.how_many import examples, some
 from tests.properties.histories import histories
@@ -302,21 +303,23 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
     asked: list[int] = []
-    real = foldlog.condensers.models.tokens.rendered
+    real = growing.turns
 
-    def watched(events, positions, *dialect, **how):
+    def watched(events, positions, call_ids):
         asked.append(len(positions))
-        return real(events, positions, *dialect, **how)
+        return real(events, positions, call_ids)
 
-    monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", watched)
-    for condenser, right in ((NoOpCondenser(), {2}), (ObservationMaskingCondenser(4), {2, 6})):
+    monkeypatch.setattr(growing, "turns", watched)
+    for condenser, right in ((NoOpCondenser(), {4}), (ObservationMaskingCondenser(4), {4, 6})):
         asked.clear()
         count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
         events = [SystemMessage(id=0, content="s"), Message(id=1, source="user", content="do")]
+        view = View.from_events(events)
         for n in range(2, 100, 2):
             events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
             events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
-            count.token_sums(condenser.condense(View.from_events(events)))
+            view = view.then(events[len(view) :])
+            count.token_sums(condenser.condense(view))
         assert asked[0] == 4
         assert set(asked[1:]) <= right
 
@@ -356,5 +359,5 @@ def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
     view = View.from_events([Message(source="user", content="do")])
     first = count.token_sums(view)
-    monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
+    monkeypatch.setattr(View, "shared_messages", lambda *_: pytest.fail("rendered again"))
     assert count.token_sums(view) is first

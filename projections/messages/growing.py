@@ -1,0 +1,147 @@
+"""Messages that grow with their View: a prompt's beginning is made once, and stays equal byte for byte.
+
+A View mostly grows at its end. Then the messages before the model's last reply stay as they are, and only those since
+are made again. Where earlier events changed, because some were forgotten or masked, the messages before them stay.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress, count
+from operator import ne
+from typing import Any, NamedTuple
+
+from foldlog.eventstore import Event
+from foldlog.projections.messages.content import Part
+from foldlog.projections.messages.turns import MessageTurn, turns
+
+BEGINNING = "[The conversation before this point is not shown.]"
+
+
+class Rendered(NamedTuple):
+    """A chat message, and the indices of the events that it was made of, in order."""
+
+    message: dict[str, Any]
+    positions: tuple[int, ...]
+
+
+class _Start(NamedTuple):
+    """A message of the model at which a rendering may be taken up again, and the index of its first event."""
+
+    message: int
+    position: int
+
+
+class MessageList:
+    """Messages in the making. ``opening``: if they begin with the assistant, a user's message comes before it.
+
+    ``content_of`` returns the content of a message that has no further parts.
+    """
+
+    def __init__(self, *, opening: bool = False, content_of: Callable[[Any], Any] | None = None) -> None:
+        self._messages: list[tuple[Part, dict[int, None]]] = []
+        self._opening = opening
+        self._content_of = content_of
+        self._start: int | None = None
+        self.starts: list[_Start] = []
+
+    def begin_reply(self, turn: MessageTurn) -> None:
+        """Note that the next message is the first one of a reply of the model, if it has any."""
+        self._start = None if self._opening else turn.start
+
+    def add(self, message: Part, positions: tuple[int, ...]) -> None:
+        """Add a message."""
+        role = message.get("role")
+        if self._opening and role != "system":
+            self._opening = False
+            if role == "assistant":
+                self._messages.append(({"role": "user", "content": BEGINNING}, dict.fromkeys(positions[:1])))
+        if self._start is not None and role != "user":
+            self.starts.append(_Start(len(self._messages), self._start))
+        self._start = None
+        self._messages.append((message, dict.fromkeys(positions)))
+
+    def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
+        """Add a message, unless it has no parts. Where the last message has the same role, it grows by these parts. It
+        takes over ``parts``. Cost: these.
+        """
+        if not parts:
+            return
+        message, of = self._messages[-1] if self._messages else ({}, {})
+        if message.get("role") != role:
+            return self.add({"role": role, "content": parts}, positions)
+        content: list[Part] = message["content"]
+        thinks_late = not _is_thinking(content[0]) and any(map(_is_thinking, parts))
+        content += parts
+        if thinks_late:  # a server refuses thinking after other blocks
+            content.sort(key=lambda part: not _is_thinking(part))
+        of.update(dict.fromkeys(positions))
+        self._start = None
+
+    def finish(self) -> list[Rendered]:
+        """Return the messages, to which none is added any more."""
+        if self._content_of is not None:
+            for message, _ in self._messages:
+                message["content"] = self._content_of(message["content"])
+        return [Rendered(message, tuple(positions)) for message, positions in self._messages]
+
+
+def _is_thinking(part: Part) -> bool:
+    kind: str = part["type"]
+    return kind.endswith("thinking")
+
+
+class Rendering:
+    """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at a time may use it.
+
+    ``render`` makes the messages of turns; its second argument says whether they open the conversation.
+    """
+
+    def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
+        self._render = render
+        self.messages: list[Rendered] = []
+        """Do not change them: the next View has the same ones. A caller gets copies."""
+        self._events: Sequence[Event] = ()
+        self._fit: Sequence[int] = ()
+        self._starts: list[_Start] = []
+        self._call_ids: dict[str, int] = {}
+
+    def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
+        """Make these the messages of the events at the ascending indices ``fit``.
+
+        Cost: the comparison with the former events, and the messages since the last reply before the first difference.
+        """
+        if events is self._events and fit is self._fit:
+            return
+        place = _alike(self._fit, fit)
+        same = min((_alike(self._events, events), *self._fit[place : place + 1], *fit[place : place + 1]))
+        while not self._go_on(events, fit, same):
+            pass
+        self._events, self._fit = events, fit
+
+    def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
+        """Make the messages from the last start on that is at most ``same``. Return False where the messages before it
+        do not end there any more, because the reply that began there says nothing now.
+        """
+        while self._starts and self._starts[-1].position > same:
+            self._starts.pop()
+        start = self._starts.pop() if self._starts else _Start(0, 0)
+        del self.messages[start.message :]
+        while self._call_ids and next(reversed(self._call_ids.values())) >= start.position:
+            self._call_ids.popitem()
+        rest = turns(events, fit[bisect_left(fit, start.position) :], self._call_ids)
+        made = self._render(rest, not start.message)
+        if start.message and made.starts[:1] != [_Start(0, start.position)]:
+            return False
+        self.messages += made.finish()
+        self._starts += (_Start(start.message + each.message, each.position) for each in made.starts)
+        return True
+
+
+def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
+    """Return the number of equal items at the beginning."""
+    length = len(some)
+    if some == others[:length]:
+        return length
+    return next(compress(count(), map(ne, some, others)), min(length, len(others)))

@@ -1,0 +1,99 @@
+"""Messages that grew with a View are those that are made of it at once, whatever happened in between."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from foldlog.condensers import ObservationMaskingCondenser
+from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.projections import View, rendered
+from foldlog.projections.messages import DIALECTS, growing
+from tests.how_many import examples
+from tests.properties.histories import histories
+
+MARKED = ({"type": "text", "text": "marked ", "cache_control": {"type": "ephemeral"}},)
+BLANK = (" ", "\n")
+
+
+def _varied(event: Event, draw: Any) -> Event:
+    """Return the event with a content that is marked for a prompt cache, or blank, or as it is."""
+    if not isinstance(event, Message | Observation):
+        return event
+    return replace(event, content=draw(st.sampled_from([event.content, MARKED, event.content, *BLANK])))
+
+
+def _texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [json.dumps(message) for message in messages]
+
+
+def _spoil(value: Any) -> None:
+    """Change what a caller was given, as far down as it goes."""
+    for each in list(value.values() if isinstance(value, dict) else value):
+        if isinstance(each, dict | list):
+            _spoil(each)
+    value.clear()
+
+
+@examples(150)
+@given(histories, st.data())
+def test_messages_that_grew_are_those_that_are_made_at_once(events: list[Event], data: st.DataObject) -> None:
+    events = [_varied(event, data.draw) for event in events]
+    condenser = ObservationMaskingCondenser(2)
+    views = [View.from_events([])]
+    while views[-1].version < len(events):
+        asked = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))  # an earlier one: a fork, or a reader
+        to = data.draw(st.integers(asked.version, min(asked.version + 3, len(events))))
+        views.append(asked.then(events[asked.version : to]) if to > asked.version else views[-1])
+        if to == asked.version:
+            views.append(views[-1].then(events[views[-1].version : views[-1].version + 1]))
+        for view in (views[-1], condenser.condense(views[-1])):
+            dialect = data.draw(st.sampled_from(DIALECTS))
+            made = view.rendered(dialect)
+            fresh = rendered(view.events, view.fit_positions, dialect)
+            assert [positions for _, positions in made] == [positions for _, positions in fresh]
+            assert _texts([message for message, _ in made]) == _texts([message for message, _ in fresh])
+            for message, _ in made:
+                _spoil(message)
+            assert _texts(view.to_messages(dialect)) == _texts([message for message, _ in fresh])
+
+
+def turn(number: int) -> list[Event]:
+    call = Action(tool="run", call_id=f"c{number}", response_id=f"r{number}", thought="so")
+    return [call, Observation(call_id=f"c{number}", content="done")]
+
+
+def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch) -> None:
+    asked: list[int] = []
+    real = growing.turns
+
+    def watched(events, positions, call_ids):
+        asked.append(len(positions))
+        return real(events, positions, call_ids)
+
+    monkeypatch.setattr(growing, "turns", watched)
+    for dialect in DIALECTS:
+        view = View.from_events([Message(source="user", content="do")])
+        for number in range(20):
+            view = view.then(turn(number))
+            view.to_messages(dialect)
+            view.to_messages(dialect)
+        assert asked == [3, *[4] * 19], dialect
+        asked.clear()
+
+
+def test_the_messages_of_a_view_go_with_it() -> None:
+    view = View.from_events([Message(source="user", content="do"), *turn(1)])
+    view.to_messages()
+    kept = weakref.ref(view.state.items.renderings["litellm"])
+    assert kept() is not None
+    del view
+    gc.collect()
+    assert kept() is None
+    assert not View.from_events([]).state.items.renderings
