@@ -16,8 +16,8 @@ from eventsourcing.persistence import InfrastructureFactory, Tracking, TrackingR
 from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
+from foldlog._derived import Derived
 from foldlog._observed import measure, tell
-from foldlog._reports.unreadable import FollowsStore
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
 
@@ -25,7 +25,7 @@ _FAR_S = 60.0
 """A follower that is further behind is told of, at most this often."""
 
 
-D = TypeVar("D", bound=FollowsStore)
+D = TypeVar("D", bound=Derived[Any])
 
 
 class DerivedView(TrackingRecorder, Generic[D]):

@@ -11,35 +11,31 @@ from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlite_utils import Database
 
+from foldlog._derived import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._documents import AddedDocument, DamagedDocument
 from foldlog._formats.rewritten import is_replacing
 from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._reports.unreadable import caught_up, logged
+from foldlog._reports.unreadable import logged
 from foldlog._words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,
-    Entry,
-    Erased,
     Event,
     Observation,
     Recorded,
-    Redaction,
-    RedactionCopied,
     Retraction,
     Store,
     StoreDamaged,
-    StoreRestored,
     StoreUnavailable,
     confirm,
 )
@@ -93,26 +89,38 @@ def name_of(path: Path) -> str:
     return f"{_NAME}{path.absolute()}"
 
 
-class AuditTables:
+class AuditRow(NamedTuple):
+    """An event, and what the tables say of it."""
+
+    recorded: Recorded
+    event: dict[str, Any]
+    condensation: dict[str, Any] | None
+
+
+class AuditTables(Derived[AuditRow]):
     """The tables of an audit database, which apply what the store has recorded: ``apply``, then ``describe``.
 
     ``events``, ``condensations`` and ``damaged`` are what was met since it was opened; ``touched`` are the
     conversations to describe. One thread may apply while another one describes.
     """
 
+    batch_size = _CHUNK
+
     def __init__(self, store: Store, path: Path) -> None:
+        super().__init__(store)
         self.events = self.condensations = 0
         self.damaged: list[DamagedDocument] = []
         self.touched: set[str] = set()
         self.was_rebuilt = False
-        self._store, self._name = store, name_of(path)
+        self._name = name_of(path)
+        self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
         """Whether something was removed from the store before the present position, and that is not confirmed."""
         self._database = open_database(store, path)
         (newest,) = self._database.execute("SELECT coalesce(max(position), 0) FROM followed").fetchone()
         if newest > store.database.last_position:  # the store was restored, and not written to since
-            self._begin_again()
+            self.begin_again()
 
     @property
     def position(self) -> int:
@@ -120,44 +128,27 @@ class AuditTables:
         with self._writing:
             return followed_up_to(self._database.conn)
 
-    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Apply what is new in the store. Return the number of added events."""
-        return caught_up(self, self._store, _CHUNK, on_events)
+    def row_of(self, recorded: Recorded) -> AuditRow:
+        event, condensation = _event_row(*recorded[1:]), None
+        if label(recorded.event) == "condensation":
+            name = recorded.conversation
+            # In a conversation with the id of an erased one, the same ids name other events.
+            in_ids = self._own_ids.setdefault(name, in_own_ids(self.store, name))
+            condensation = _condensation_row(name, recorded.recorded_at, in_ids(recorded.event))
+        return AuditRow(recorded, event, condensation)
 
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
-        """Apply what the store has between two positions, in one transaction. Return the number of added events; None
-        where the file is not complete up to ``after``, because another process has changed it, or it was emptied here:
-        then ``catch_up``.
-        """
+    def write(self, changes: Changes[AuditRow], position: int, *, after: int) -> int | None:
         before = self.events
         with self._transaction():
             if self.position != after:
                 return None
-            rows: list[Recorded] = []
-            for one in batch:
-                self.touched.add(one.conversation)
-                if isinstance(one, CorruptEvent):
-                    self._leave_out(DamagedDocument.of(one, event=one.event_id))
-                    continue
-                match one.event:
-                    case Erased():
-                        self._add(rows)
-                        self._remove(one.conversation)
-                    case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
-                        self._begin_again()
-                        return None
-                    case RedactionCopied(event_ids=ids):
-                        self._add(rows)
-                        self._replace(one.conversation, ids)
-                    case Entry():
-                        pass  # the row of the conversation says it
-                    case event:
-                        rows.append(one)
-                        if isinstance(event, Redaction):
-                            self._add(rows)
-                            self._replace(one.conversation, event.event_ids)
-            self._add(rows)
-            self.touched.discard("")
+            for name, _, ids, _ in changes.removals:
+                if ids is None:
+                    self._remove(name)
+                else:
+                    self._replace(name, sorted(ids))
+            self._add(changes)
+            self.touched |= changes.conversations - {""}
             self._follow(WHOLE_STORE, position)
         return self.events - before
 
@@ -169,14 +160,12 @@ class AuditTables:
             with self._transaction():
                 if row is not None and row[0] != self._state(name):
                     self._remove(name)
-                self._follow(_SOME, self._store.database.last_position)
-            entries = _missing(self._store, self._database, name)
+                self._follow(_SOME, self.store.database.last_position)
+            entries = _missing(self.store, self._database, name)
             while chunk := list(islice(entries, _CHUNK)):
+                changes = self.changes_of(chunk)
                 with self._transaction():
-                    for one in chunk:
-                        if isinstance(one, CorruptEvent):
-                            self._leave_out(DamagedDocument.of(one, event=one.event_id))
-                    self._add([one for one in chunk if isinstance(one, Recorded)])
+                    self._add(changes)
                 on_events(len(chunk))
             self.touched.add(name)
 
@@ -208,8 +197,8 @@ class AuditTables:
         with self._writing:
             due, position = self._to_confirm and not self.touched, followed_up_to(self._database.conn)
             self._to_confirm = self._to_confirm and not due
-        if due and self._store.database.recorder.writable:
-            confirm(self._store, self._name, position)
+        if due and self.store.database.recorder.writable:
+            confirm(self.store, self._name, position)
 
     def refresh(self) -> None:
         """Describe the conversations that have new events, and confirm what was removed."""
@@ -232,22 +221,32 @@ class AuditTables:
     def _follow(self, scope: str, position: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO followed VALUES (?, ?)", [scope, position])
 
-    def _begin_again(self) -> None:
+    def begin_again(self) -> None:
         with self._transaction():
             for table in (*_OF_CONVERSATIONS, "conversations", "followed"):
                 self._database.execute(f"DELETE FROM {table}")
             self._follow(_REMAINS, 0)
         self.was_rebuilt = self._to_confirm = True
 
-    def _add(self, rows: list[Recorded]) -> None:
-        self.condensations += add_events(self._store, self._database, rows)
-        self.events += len(rows)
-        rows.clear()
+    def _add(self, changes: Changes[AuditRow]) -> None:
+        left_out = [*changes.left_out, *add_each(changes.rows, self._insert, self._database.atomic, REFUSED_BY_SQLITE)]
+        for one in left_out:
+            row = {"conversation": storable(one.conversation), "id": one.event, "problem": one.problem}
+            table_of(self._database, "damaged").insert(row, replace=True)
+            self.damaged.append(DamagedDocument.of(one))
+        self._own_ids.clear()
 
-    def _leave_out(self, lost: DamagedDocument) -> None:
-        row = {"conversation": storable(lost.conversation), "id": lost.event, "problem": lost.problem}
-        table_of(self._database, "damaged").insert(row, replace=True)
-        self.damaged.append(lost)
+    def _insert(self, rows: Sequence[AuditRow]) -> None:
+        condensations = [row.condensation for row in rows if row.condensation is not None]
+        table_of(self._database, "events").insert_all([row.event for row in rows], replace=True)
+        table_of(self._database, "condensations").insert_all(condensations, replace=True)
+        for (_, name, _, event), _, _ in rows:
+            if isinstance(event, Retraction) and is_replacing(event):
+                _take_back(self._database, name, event.version, event.id)
+            elif copies := copies_before(event):
+                _take_back(self._database, name, event.id - copies, event.id - 1)
+        self.events += len(rows)
+        self.condensations += len(condensations)
 
     def _remove(self, conversation: str) -> None:
         for table in _OF_CONVERSATIONS:
@@ -257,21 +256,23 @@ class AuditTables:
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
-        """Replace redacted events, in forks too."""
+        """Remove redacted events, in forks too, and add what is left of them."""
         self._to_confirm = True
         known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
         with suppress(ConversationErased, ConversationNotFound):  # that entry comes later
-            forks = self._store.forks_sharing(conversation, min(event_ids, default=0))
+            forks = self.store.forks_sharing(conversation, min(event_ids, default=0))
         for name in (conversation, *forks):
             for event_id in event_ids:
                 if row := self._database.execute(known, [storable(name), event_id]).fetchone():
+                    self._follow(_REMAINS, 0)
+                    for table in ("events", "condensations"):
+                        which = [storable(name), event_id]
+                        self._database.execute(f"DELETE FROM {table} WHERE conversation = ? AND id = ?", which)
                     with suppress(ConversationErased):  # that entry comes later
-                        again = [Recorded(0, name, *one) for one in self._store.log(name, event_id, event_id + 1)]
-                        add_events(self._store, self._database, again)
+                        self._add(self.changes_of(_recorded(self.store, name, event_id, event_id + 1)))
                     if row[0]:
                         _take_back(self._database, name, event_id, event_id)
-                    self._follow(_REMAINS, 0)
 
     def _purge(self) -> None:
         """Remove the bytes of deleted rows from the index and from free pages, unless that was done."""
@@ -295,17 +296,17 @@ class AuditTables:
         erased conversation is used again.
         """
         with suppress(ConversationErased):
-            return self._store.query(conversation, lambda reading: f"{reading.key} {reading.redactions}")
+            return self.store.query(conversation, lambda reading: f"{reading.key} {reading.redactions}")
         return "erased"
 
     def _describe(self, conversation: str) -> None:
-        row, name = self._store.conversation(conversation), storable(conversation)
+        row, name = self.store.conversation(conversation), storable(conversation)
         if row.erased_at is not None:
             self._remove(conversation)
         else:
             known = self._database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name])
             after = known.fetchone()[0] or 0
-            made = self._store.query(conversation, lambda reading: list(reading.records(PROJECTION, after)))
+            made = self.store.query(conversation, lambda reading: list(reading.records(PROJECTION, after)))
             revisions = [
                 {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
                 for r in made
@@ -340,28 +341,17 @@ def _missing(store: Store, database: Database, conversation: str) -> Iterator[Re
     first = ids[0] if ids and row.parent is not None else 0  # shared events may be there as those of its parent
     start = next((wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids))
     there = set(ids[start - first :])
-    for one in logged(store, conversation, start) if row.erased_at is None else ():
-        if isinstance(one, CorruptEvent):
-            if one.event_id not in there:
-                yield one
-        elif one.event.id not in there:
-            yield Recorded(0, conversation, *one)
+    for one in _recorded(store, conversation, start) if row.erased_at is None else ():
+        if (one.event_id if isinstance(one, CorruptEvent) else one.event.id) not in there:
+            yield one
 
 
-def add_events(store: Store, database: Database, recorded: Sequence[Recorded]) -> int:
-    """Add events. Return how many of them are condensations."""
-    # In a conversation with the id of an erased one, the same ids name other events.
-    condensations = [one for one in recorded if label(one.event) == "condensation"]
-    in_ids = {name: in_own_ids(store, name) for name in {one.conversation for one in condensations}}
-    table_of(database, "events").insert_all([_event_row(*one[1:]) for one in recorded], replace=True)
-    rows = [_condensation_row(name, at, in_ids[name](event)) for _, name, at, event in condensations]
-    table_of(database, "condensations").insert_all(rows, replace=True)
-    for one in recorded:
-        if isinstance(one.event, Retraction) and is_replacing(one.event):
-            _take_back(database, one.conversation, one.event.version, one.event.id)
-        elif copies := copies_before(one.event):
-            _take_back(database, one.conversation, one.event.id - copies, one.event.id - 1)
-    return len(condensations)
+def _recorded(
+    store: Store, conversation: str, start: int, stop: int | None = None
+) -> Iterator[Recorded | CorruptEvent]:
+    """Yield events of one conversation, and an error in the place of an event that cannot be read."""
+    for one in logged(store, conversation, start, stop):
+        yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
 
 
 def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
@@ -388,7 +378,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
         "is_error": event.is_error if isinstance(event, Observation) else None,
         "taken_back": 0,
         "text": storable(text_of(event)),
-        "body": stored.body.decode(),
+        "body": stored.body.decode(errors="replace"),
     }
 
 

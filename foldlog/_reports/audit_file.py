@@ -13,7 +13,8 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from foldlog._reports.unreadable import followed, logged
+from foldlog._derived import followed
+from foldlog._reports.unreadable import logged
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 

@@ -1,51 +1,10 @@
-"""Read and follow a store around damage, with the problem in the place of an event that cannot be read."""
+"""Read a store around damage, with the problem in the place of an event that cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Protocol
+from collections.abc import Iterator
 
-from foldlog.eventstore import CorruptEvent, Entry, Logged, Recorded, Store
-
-
-class FollowsStore(Protocol):
-    """What follows a store outside of its file: the search index, an audit database (``AuditTables``)."""
-
-    @property
-    def position(self) -> int: ...
-
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None: ...
-
-    def catch_up(self) -> int: ...
-
-    def refresh(self) -> object: ...  # from time to time
-
-    def close(self) -> None: ...
-
-
-def caught_up(derived: FollowsStore, store: Store, most: int, on_events: Callable[[int], object]) -> int:
-    """Apply what is new in the store, ``most`` events at a time. Return the number of added events."""
-    added = 0
-    while batch := list(islice(followed(store, after := derived.position), most)):
-        new = derived.apply(batch, batch[-1].position or after, after=after)
-        if new is not None:
-            added += new
-            on_events(sum(isinstance(one, CorruptEvent) or not isinstance(one.event, Entry) for one in batch))
-    return added
-
-
-def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, except these errors."""
-    while True:
-        try:
-            yield from store.follow(position)
-            return
-        except CorruptEvent as error:
-            if error.position is None:
-                raise
-            yield error
-            position = error.position
+from foldlog.eventstore import CorruptEvent, Logged, Store
 
 
 def logged(store: Store, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged | CorruptEvent]:

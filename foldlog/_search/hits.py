@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from foldlog import _documents as documents
+from foldlog._derived import Changes, OmittedEvent
 from foldlog.eventstore import EventStoreError, StoreUnavailable
 from foldlog.eventstore.recorders.sqlite import process_forks
 from foldlog.eventstore.recorders.types import utf8
@@ -90,14 +91,6 @@ class Hit(NamedTuple):
     score: float
 
 
-class Removal(NamedTuple):
-    """The texts of a conversation to remove: those at positions before ``position``, of all events or of ``ids``."""
-
-    conversation: str
-    position: int
-    ids: tuple[int, ...] | None = None
-
-
 class SearchTables(ABC):
     """The tables of an index in one database. Errors of its driver come out of them as ``StoreUnavailable``."""
 
@@ -114,11 +107,10 @@ class SearchTables(ABC):
         """Return a fact about the index; an empty text where it was never set."""
 
     @abstractmethod
-    def apply(
-        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
-    ) -> bool:
-        """Add texts, then remove others, and set the position, in one transaction. Return False, and change nothing,
-        where the index is not complete up to exactly ``after``: another process has changed it.
+    def apply(self, changes: Changes[IndexedText], position: int, *, after: int) -> list[OmittedEvent] | None:
+        """Remove texts, add others, and set the position, in one transaction. Return the events that the database
+        refuses; None, and change nothing, where the index is not complete up to exactly ``after``: another process has
+        changed it.
         """
 
     @abstractmethod

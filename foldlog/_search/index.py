@@ -5,29 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
+from foldlog._derived import Changes, Derived
 from foldlog._kinds import kind_words, label, narrowed
-from foldlog._reports.unreadable import caught_up
-from foldlog._search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
+from foldlog._observed import tell
+from foldlog._search.hits import Hit, IndexDamaged, IndexedText, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog._words.texts import storable, text_of
 from foldlog._words.times import told_at
 from foldlog.eventstore import (
-    CorruptEvent,
     Entry,
-    Erased,
     EventStoreError,
     EventTime,
     InvalidArgument,
     KeyChanged,
     KeyUnavailable,
     Recorded,
-    Redaction,
-    RedactionCopied,
     Store,
-    StoreRestored,
     check_text,
     check_time,
     check_whole,
@@ -55,7 +52,7 @@ def index_path(store: Store) -> str | None:
     return None if store.path is None else f"{store.path}.search"
 
 
-class SearchIndex:
+class SearchIndex(Derived[IndexedText]):
     """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
 
     For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
@@ -67,8 +64,10 @@ class SearchIndex:
     an index that was made before is removed.
     """
 
+    batch_size = _BATCH
+
     def __init__(self, store: Store, *, rebuild: bool = False, kept_for: str = "") -> None:
-        self._store = store
+        super().__init__(store)
         self._kept_for = _REBUILD if rebuild else kept_for
         try:
             self._open(rebuild=rebuild)
@@ -79,14 +78,14 @@ class SearchIndex:
             self._open(rebuild=False)
 
     def _open(self, *, rebuild: bool) -> None:
-        self.tables = tables = _opened(self._store, self._kept_for)
+        self.tables = tables = _opened(self.store, self._kept_for)
         try:
             if tables.value("code") not in (_CODE, ""):  # empty for a new index; another one has other tables
                 tables.close()
-                remove_index(self._store)
-                self.tables = tables = _opened(self._store, self._kept_for)
-            is_ours = (tables.value("store"), tables.value("code")) == (self._store.database.uuid, _CODE)
-            if rebuild or not is_ours or tables.position() > self._store.database.last_position:
+                remove_index(self.store)
+                self.tables = tables = _opened(self.store, self._kept_for)
+            is_ours = (tables.value("store"), tables.value("code")) == (self.store.database.uuid, _CODE)
+            if rebuild or not is_ours or tables.position() > self.store.database.last_position:
                 self.rebuild()
         except BaseException:
             tables.close()
@@ -132,7 +131,7 @@ class SearchIndex:
     def _lineage(self, conversation: str) -> Iterator[tuple[str, int | None]]:
         """Yield a conversation, and those whose events it shares, with the id that these events are below."""
         yield conversation, None
-        for border in reversed(self._store.query(conversation, lambda read: read.lineage)):
+        for border in reversed(self.store.query(conversation, lambda read: read.lineage)):
             yield border.parent, border.version
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
@@ -142,45 +141,36 @@ class SearchIndex:
         """
         try:
             with self.tables.lock:
-                return caught_up(self, self._store, _BATCH, on_events)
+                return super().catch_up(on_events)
         except KeyUnavailable as error:
-            remove_index(self._store)
+            remove_index(self.store)
             raise SearchRefused(f"a search needs the keys of all conversations: {error}") from error
 
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
-        """Apply what the store has between two positions. Return the number of added events; None where the index is
-        not complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
-        """
-        texts, removals, unread = list[IndexedText](), list[Removal](), 0
-        for one in batch:
-            if isinstance(one, CorruptEvent):
-                unread += 1
-                continue
-            match one.event:
-                case Erased():
-                    removals.append(Removal(one.conversation, one.position))
-                case KeyChanged(key_id=str()) if not _encrypts(self._store) and self._store.database.recorder.value(
-                    "key_ids"
-                ):
-                    remove_index(self._store)
-                    raise SearchRefused(_ENCRYPTED)
-                case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
-                    self.rebuild()
-                    return None
-                case RedactionCopied(event_ids=ids):
-                    removals.append(Removal(one.conversation, one.position, ids))
-                case Entry():
-                    pass  # texts stay where they are
-                case event:
-                    if isinstance(event, Redaction) and not event.record:
-                        removals.append(Removal(one.conversation, one.position, event.event_ids))
-                    if has_content(event):
-                        texts.append(indexed(one))
-        return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
+    def meet(self, entry: Entry) -> None:
+        """Remove the index of a store that is encrypted now. Raises ``SearchRefused``."""
+        is_encrypted = isinstance(entry, KeyChanged) and entry.key_id is not None
+        if is_encrypted and not _encrypts(self.store) and self.store.database.recorder.value("key_ids"):
+            remove_index(self.store)
+            raise SearchRefused(_ENCRYPTED)
+
+    def row_of(self, recorded: Recorded) -> IndexedText | None:
+        return indexed(recorded) if has_content(recorded.event) else None
+
+    def write(self, changes: Changes[IndexedText], position: int, *, after: int) -> int | None:
+        refused = self.tables.apply(changes, position, after=after)
+        if refused is None:
+            return None
+        left_out = Counter((one.conversation, one.problem) for one in (*changes.left_out, *refused))
+        for (conversation, problem), events in left_out.items():
+            tell("foldlog.follower.left_out", conversation=conversation, events=events, problem=problem)
+        return len(changes.rows) - len(refused)
+
+    def begin_again(self) -> None:
+        self.rebuild()
 
     def rebuild(self) -> None:
         """Empty the index. The next search rebuilds it from the log."""
-        self.tables.clear({"store": self._store.database.uuid, "code": _CODE})
+        self.tables.clear({"store": self.store.database.uuid, "code": _CODE})
 
     def refresh(self) -> None:
         """Do nothing: bytes of removed texts stay until the store is vacuumed."""

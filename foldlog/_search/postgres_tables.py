@@ -6,15 +6,16 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
 
+from foldlog._derived import Changes, OmittedEvent, add_each
 from foldlog._search.hits import (
     Hit,
     IndexedText,
-    Removal,
     SearchRefused,
     SearchTables,
     Term,
@@ -32,6 +33,8 @@ Connection = psycopg.Connection[Any]
 
 _LONGEST = 250_000
 """The number of characters of an event that are searched: a ``tsvector`` holds less than a megabyte."""
+_REFUSED = (psycopg.DataError, ValueError)
+"""The errors by which the server, or its driver, blames a value of a row."""
 _NO_WORD = re.compile(r"[\W_]+")
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS {schema}.search_facts (name text PRIMARY KEY, value text NOT NULL);
@@ -123,27 +126,21 @@ class PostgresTables(SearchTables):
     def value(self, name: str) -> str:
         return self._run(lambda connection: self._value(connection, name))
 
-    def apply(
-        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
-    ) -> bool:
-        rows = [
-            (one.position, utf8(one.conversation), *one[2:7], text, self._words, _plain(text[:_LONGEST]))
-            for one in texts
-            for text in [one.text.replace("\x00", " ")]
-        ]
-
-        def work(connection: Connection) -> bool:
+    def apply(self, changes: Changes[IndexedText], position: int, *, after: int) -> list[OmittedEvent] | None:
+        def work(connection: Connection) -> list[OmittedEvent] | None:
             with self._locked(connection):
                 if int(self._value(connection, "position") or 0) != after:
-                    return False
-                connection.cursor().executemany(self._sql(_ADD), rows)
-                facts = {"position": str(position), "unread": str(int(self._value(connection, "unread") or 0) + unread)}
-                for name, before, ids in removals:
-                    asked = (utf8(name), utf8(name), before, ids and list(ids), ids and list(ids))
-                    if connection.execute(self._sql(_REMOVE), asked).rowcount:
+                    return None
+                for name, before, ids, is_record in changes.removals:
+                    removed = None if ids is None else [*ids]
+                    asked = (utf8(name), utf8(name), before, removed, removed)
+                    if not is_record and connection.execute(self._sql(_REMOVE), asked).rowcount:
                         connection.execute(self._sql(_LEAVE_BYTES))
-                self._set(connection, facts)
-            return True
+                add = partial(self._add, connection)
+                refused = add_each(changes.rows, add, connection.transaction, _REFUSED)
+                unread = int(self._value(connection, "unread") or 0) + len(changes.left_out) + len(refused)
+                self._set(connection, {"position": str(position), "unread": str(unread)})
+            return refused
 
         return self._run(work)
 
@@ -187,6 +184,14 @@ class PostgresTables(SearchTables):
         """Do nothing: the connections are the store's."""
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _add(self, connection: Connection, texts: Sequence[IndexedText]) -> None:
+        rows = [
+            (one.position, utf8(one.conversation), *one[2:7], text, self._words, _plain(text[:_LONGEST]))
+            for one in texts
+            for text in [one.text.replace("\x00", " ")]
+        ]
+        connection.cursor().executemany(self._sql(_ADD), rows)
 
     def _value(self, connection: Connection, name: str) -> str:
         asked = self._sql("SELECT value FROM {schema}.search_facts WHERE name = %s")

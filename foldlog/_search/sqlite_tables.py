@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from foldlog._derived import REFUSED_BY_SQLITE, Changes, OmittedEvent, Removal, add_each
 from foldlog._search.hits import (
     MARK_END,
     MARK_START,
     Hit,
     IndexDamaged,
     IndexedText,
-    Removal,
     SearchRefused,
     SearchTables,
     Term,
@@ -127,29 +127,41 @@ class SQLiteTables(SearchTables):
             row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return "" if row is None else str(row[0])
 
-    def apply(
-        self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
-    ) -> bool:
+    def apply(self, changes: Changes[IndexedText], position: int, *, after: int) -> list[OmittedEvent] | None:
         with self._transaction() as execute:
             if self.position() != after:
-                return False
-            keys = {name: self._key(name) for name in {text.conversation for text in texts}}
-            self._connection.executemany(
-                "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(one.position, keys[one.conversation], *one[2:]) for one in texts],
-            )
-            self._connection.executemany(
-                "INSERT INTO words (rowid, text) VALUES (?, ?)", [(one.position, one.text) for one in texts]
-            )
-            for removal in removals:
-                self._remove(removal)
+                return None
+            for removal in changes.removals:
+                if not removal.is_record:
+                    self._remove(removal)
+            refused = add_each(changes.rows, self._add, self._savepoint, REFUSED_BY_SQLITE)
             self._set("position", str(position))
-            if unread:
-                execute(
-                    "INSERT INTO facts VALUES ('unread', ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
-                    (unread,),
-                )
-        return True
+            execute(
+                "INSERT INTO facts VALUES ('unread', ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                (len(changes.left_out) + len(refused),),
+            )
+        return refused
+
+    def _add(self, texts: Sequence[IndexedText]) -> None:
+        keys = {name: self._key(name) for name in {text.conversation for text in texts}}
+        self._connection.executemany(
+            "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(one.position, keys[one.conversation], *one[2:]) for one in texts],
+        )
+        self._connection.executemany(
+            "INSERT INTO words (rowid, text) VALUES (?, ?)", [(one.position, one.text) for one in texts]
+        )
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        self._connection.execute("SAVEPOINT texts")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK TO texts")
+            raise
+        finally:
+            self._connection.execute("RELEASE texts")
 
     def _remove(self, removal: Removal) -> None:
         execute = self._connection.execute

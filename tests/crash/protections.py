@@ -574,14 +574,14 @@ if self._is_staged:
     ),
     "search-redacted": Protection(
         "a redacted text leaves the search index at once",
-        "foldlog:SearchIndex.apply",
-        Never("Redaction"),
+        "foldlog:removals_of",
+        Gone("is_record"),
         "tests/foldlog/test_redacting.py -k bytes_of_attachments",
     ),
     "audit-redacted": Protection(
         "… and an audit database when that is brought up to date",
-        "foldlog:AuditTables.apply",
-        Never("Redaction event"),
+        "foldlog:removals_of",
+        Gone("is_record"),
         "tests/foldlog/test_audit_follow.py -k redacted_content and sqlite",
     ),
     "search-removals": Protection(

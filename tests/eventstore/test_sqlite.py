@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._reports.unreadable import followed
+from foldlog._derived import followed
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,

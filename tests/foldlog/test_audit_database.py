@@ -356,7 +356,7 @@ def test_an_error_of_its_file_names_the_remedy(store: Store, tmp_path: Path, mon
             raise raised
         raise error
 
-    monkeypatch.setattr(audit_database, "add_events", fail)
+    monkeypatch.setattr(audit_database.AuditTables, "_insert", fail)
     with pytest.raises(NoAuditDatabase, match=f"{remedy}$"):
         update(store, tmp_path / "audit.db")
 

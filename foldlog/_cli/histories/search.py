@@ -97,7 +97,7 @@ def run(
     if not as_json and len(hits) > limit:
         terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:
-        terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
+        terminal.warn(f"not in the index: {count(unread, 'event')}; 'foldlog search --rebuild' names them")
 
 
 def _line(words: Sequence[str]) -> str:

@@ -1,0 +1,194 @@
+"""What follows a store: removals come first, and an event that cannot be taken stops no other one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from foldlog._derived import Derived, add_each, followed, removals_of
+from foldlog._reports.audit_database import AuditTables
+from foldlog._search import SearchIndex
+from foldlog._search.postgres_tables import PostgresTables
+from foldlog._search.sqlite_tables import SQLiteTables
+from foldlog.eventstore import ANY_VERSION, Message, Recorded, Store, StoreUnavailable, UnknownEvent, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+
+ODD = "zebrafinch"
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = {"sqlite": f"sqlite:///{tmp_path}/store.db", "memory": "memory:"}.get(request.param)
+    with open_store(url or str(request.getfixturevalue("postgres_url")())) as opened:
+        yield opened
+
+
+def search_index(store: Store, _: Path) -> Derived:
+    return SearchIndex(store)
+
+
+def audit_tables(store: Store, folder: Path) -> Derived:
+    return AuditTables(store, folder / "audit.db")
+
+
+@pytest.fixture(params=[search_index, audit_tables])
+def derived(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterator[Derived]:
+    with closing(request.param(store, tmp_path)) as opened:
+        yield opened
+
+
+def say(store: Store, conversation: str, *texts: str) -> None:
+    events = [Message(source="user", content=text) for text in texts]
+    store.append(conversation, events, expected_version=ANY_VERSION)
+
+
+def texts(derived: Derived) -> list[str]:
+    """Return the texts that it holds, each with the words of its event."""
+    if isinstance(derived, AuditTables):
+        rows = derived._database.execute("SELECT text FROM events WHERE kind = 'message' ORDER BY text")
+        return [text for (text,) in rows if text != "[redacted]"]
+    return sorted(hit.snippet for hit in derived.search("word"))
+
+
+def left_out(derived: Derived) -> list[tuple[str, int]]:
+    if isinstance(derived, AuditTables):
+        return [(one.conversation, one.event) for one in derived.damaged]
+    return [("c", 1)] * derived.unread
+
+
+def fails_for_odd(really: Callable[[Recorded], object]) -> Callable[[Recorded], object]:
+    def row_of(recorded: Recorded) -> object:
+        if ODD in getattr(recorded.event, "content", ""):
+            raise RecursionError(ODD)
+        return really(recorded)
+
+    return row_of
+
+
+def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_removals(
+    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    say(store, "secret", "a word to erase", "another word")
+    say(store, "other", "a word to redact", "the last word")
+    derived.catch_up()
+    monkeypatch.setattr(derived, "row_of", fails_for_odd(derived.row_of))
+    say(store, "c", "a word before", f"a word of a {ODD}", "a word after")
+    erase(store, "secret", reason="asked for")
+    redact(store, "other", 0, reason="asked for", by="ann")
+    derived.catch_up()
+    assert texts(derived) == ["a word after", "a word before", "the last word"]
+    assert left_out(derived) == [("c", 1)]
+    assert derived.position == store.database.last_position
+
+
+def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
+    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    def away(recorded: Recorded) -> None:
+        raise StoreUnavailable("the server is away", kind="away")
+
+    say(store, "c", "a word")
+    monkeypatch.setattr(derived, "row_of", away)
+    with pytest.raises(StoreUnavailable):
+        derived.catch_up()
+    monkeypatch.undo()
+    derived.catch_up()
+    assert (texts(derived), left_out(derived)) == (["a word"], [])
+
+
+@pytest.mark.parametrize("remove", [erase, redact])
+def test_what_was_read_before_a_removal_is_not_added_behind_it(derived: Derived, store: Store, remove):
+    """A batch is read a page at a time: a removal may come between two pages."""
+    say(store, "c", "a word to remove")
+    before = list(followed(store, 0))
+    if remove is erase:
+        erase(store, "c", reason="asked for")
+    else:
+        redact(store, "c", 0, reason="asked for", by="ann")
+    say(store, "other", "a word")
+    batch = [*before, *followed(store, before[-1].position)]
+    derived.apply(batch, batch[-1].position, after=0)
+    assert texts(derived) == ["a word"]
+    assert derived.position == store.database.last_position
+
+
+def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
+    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(recorded: Recorded) -> None:
+        raise ValueError
+
+    say(store, "c", "a word", "a word to redact")
+    derived.catch_up()
+    redact(store, "c", 1, reason="asked for", by="ann")
+    monkeypatch.setattr(derived, "row_of", fails)
+    derived.catch_up()
+    assert texts(derived) == ["a word"]
+
+
+def test_a_text_that_the_database_refuses_is_left_out_alone(
+    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    of = next(
+        kind
+        for kind in (AuditTables, SQLiteTables, PostgresTables)
+        if isinstance(getattr(derived, "tables", derived), kind)
+    )
+    name = "_insert" if of is AuditTables else "_add"
+    really = getattr(of, name)
+
+    def refuses(tables: object, *given: object) -> None:
+        really(tables, *given)
+        if ODD in repr(given):
+            raise sqlite3.DataError("string or blob too big") if of is not PostgresTables else ValueError("too long")
+
+    monkeypatch.setattr(of, name, refuses)
+    say(store, "c", "a word before", f"a word of a {ODD}", "a word after")
+    derived.catch_up()
+    assert texts(derived) == ["a word after", "a word before"]
+    assert left_out(derived) == [("c", 1)]
+
+
+def test_an_unknown_event_with_bytes_that_are_no_text_stops_no_follower(derived: Derived, store: Store):
+    odd = UnknownEvent(stored_kind="of.another.version", stored_schema=1, body=b"\xff\xfe")
+    store.append("c", [odd, Message(source="user", content="a word")], expected_version=ANY_VERSION)
+    derived.catch_up()
+    assert texts(derived) == ["a word"]
+
+
+def test_rows_are_added_together_or_one_by_one():
+    added: list[str] = []
+
+    def add(rows: Sequence[str]) -> None:
+        if "odd" in rows:
+            raise ValueError("odd")
+        added.extend(rows)
+
+    @contextmanager
+    def whole() -> Iterator[None]:
+        before = [*added]
+        try:
+            yield
+        except ValueError:
+            added[:] = before
+            raise
+
+    rows = [(Recorded(n, "c", None, Message(id=n, source="user", content="x")), name) for n, name in enumerate("ab")]
+    assert add_each(rows, add, whole, (ValueError,)) == []
+    odd = (Recorded(2, "c", None, Message(id=2, source="user", content="x")), "odd")
+    [lost] = add_each([*rows, odd], add, whole, (ValueError,))
+    assert (lost.event, added) == (2, ["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match="odd"):
+        add_each([odd], add, nullcontext, (TypeError,))
+
+
+def test_every_entry_that_erases_content_is_a_removal(store: Store):
+    say(store, "c", "a word", "another")
+    redact(store, "c", 0, reason="asked for", by="ann")
+    erase(store, "c", reason="asked for")
+    assert [removal.ids for removal in removals_of(followed(store, 0))] == [None]
