@@ -468,9 +468,10 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is a fork no more. The events that it shared came just before, as events of its own.
+    """The conversation is a fork no more. The events that it shared came just before, as events of its own. There is an
+    entry for each conversation that it shared events with.
 
-    ``parent``   the conversation that it shared events with
+    ``parent``   that conversation
     ``version``  the version up to which they were shared
     """
 

@@ -16,11 +16,10 @@ from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,
     EventStoreError,
+    ReadTransaction,
     Store,
     beginning_with,
 )
-from foldlog.eventstore.log.finding import find_existing
-from foldlog.eventstore.log.past import copied_links
 
 _OWN = "/+"
 """What precedes the name of a companion. An id that a runtime was given is quoted, so it has no such part."""
@@ -106,8 +105,6 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 def forked_from(store: Store, conversation: str) -> list[str]:
     """Return the conversations that a fork was begun from: their companions may hold what is in it."""
-    database = store.database
     with suppress(EventStoreError):  # it is erased, or its key is not given
-        found = database.recorder.query(lambda reader: find_existing(database, reader, conversation))
-        return [each.id for each in found.lineage or copied_links(database, found)]
+        return [origin.parent for origin in store.query(conversation, ReadTransaction.origins)]
     return []

@@ -50,14 +50,14 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import followed, placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, not_erased, sound, with_times
+from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, new_salt, not_erased, sound, with_times
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.errors import FAILURES, Failure
-from foldlog.eventstore.recorders.types import Place, PlacedRow, Record, Row
+from foldlog.eventstore.recorders.types import Beginning, Place, PlacedRow, Record, Row
 
 BATCH_MAX = 1_000
 _PAGE = 500
@@ -361,7 +361,9 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     version, conversation = stored.originator_version, str(stored.originator_id)
     encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
-    found = not_erased(database.find(transaction, conversation)) or begin_new(transaction, database, conversation, now)
+    found = not_erased(database.find(transaction, conversation))
+    if found is None:
+        found = begin_new(transaction, database, Beginning(conversation, now, new_salt()))
     if version < found.begins:
         raise StoreUnavailable(
             f"conversation {conversation!r} has event {version} already: it shares it with another one", kind="taken"

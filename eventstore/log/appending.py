@@ -32,10 +32,17 @@ from foldlog.eventstore.log.past import ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import dense_events, from_microseconds, stored_event_of, with_times
+from foldlog.eventstore.log.row import (
+    dense_events,
+    first_head,
+    from_microseconds,
+    new_salt,
+    stored_event_of,
+    with_times,
+)
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Outcome, Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _event = attrgetter("event")
@@ -83,7 +90,8 @@ class Appending(Struct, eq=False):
         decided = self._decided(version, batch, writing)
         now = database.now()
         if writing is None:
-            begun = begin_new(transaction, database, self.conversation, now, replaces=replaces)
+            beginning = Beginning(self.conversation, now, new_salt(), replaces=replaces)
+            begun = begin_new(transaction, database, beginning)
             self.met, writing = begun.key, WriteTransaction(transaction, begun, database)
         place, recorded_at = writing.append(batch, now)
         if self.idempotency_key is not None:
@@ -235,8 +243,18 @@ def begin_fork(
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)
     owner = _owner(database, transaction, found, at)
-    fork = Fork(owner, ReadTransaction(transaction, owner, database).last_row(at))
-    begun = begin_new(transaction, database, new_id, database.now(), fork=fork, replaces=replaces)
+    parent = ReadTransaction(transaction, owner, database)
+    fork = Fork(owner, parent.last_row(at))
+    new = Beginning(
+        new_id,
+        database.now(),
+        owner.salt if owner.sealed_key is None else b"",  # the fork gets a key below, which holds the salt
+        fork=fork,
+        replaces=replaces,
+        parent_version=at,
+        seed=first_head(owner, parent.salt),
+    )
+    begun = begin_new(transaction, database, new)._replace(salt=parent.salt)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)

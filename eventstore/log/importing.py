@@ -31,7 +31,6 @@ from foldlog.eventstore.events import (
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.origins import source_key
-from foldlog.eventstore.log.past import Link
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
@@ -46,7 +45,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Row
 
 CHUNK = 1_000
 """The number of rows in one transaction: 1,000 events hold the write lock for some 10 to 50 ms."""
@@ -93,19 +92,17 @@ class StagedWriter:
         there: Conversation | None,
         *,
         replaces: int | None = None,
-        past: Sequence[Link] = (),
         is_staged: bool = True,
         check: Check = lambda _: None,
     ) -> None:
         """``there`` is what the store has of it. If that is nothing, ``new`` begins: with ``replaces``, the key of the
-        tombstone whose id it uses again, and with ``past``, under which its first events were recorded. Without
-        ``is_staged`` it comes in one transaction, by one call of ``add``. ``check`` is called in each transaction.
+        tombstone whose id it uses again. Without ``is_staged`` it comes in one transaction, by one call of ``add``.
+        ``check`` is called in each transaction.
         """
         self.database, self._check = database, check
         self._new = new
         self.there = there
         self._replaces = replaces
-        self._past = past
         self._is_staged = is_staged and there is None
         self._is_published = not self._is_staged
         self.key = None if there is None else there.key
@@ -140,10 +137,17 @@ class StagedWriter:
         self._write(rows[0].id, work)
         self.added += len(rows)
 
-    def publish(self, version: int) -> None:
-        """Make a staged conversation visible, and discard what killed imports of it left. A running one then fails."""
+    def publish(self, version: int, beside: Beside = lambda _: None) -> None:
+        """Make a staged conversation visible, in one transaction with what ``beside`` writes, and discard what killed
+        imports of it left. A running one then fails.
+        """
+
+        def work(writing: WriteTransaction) -> None:
+            writing.publish(version)
+            beside(writing)
+
         if not self._is_published and self.key is not None:
-            self._write(version, lambda writing: writing.publish(version))
+            self._write(version, work)
             self._is_published = True
         discard_staged(self.database.recorder, self._new.id)
 
@@ -180,13 +184,17 @@ class StagedWriter:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
             return staged(transaction, database, self.key)
-        begun = begin_new(
-            transaction, database, new.id, new.created_at, new.salt, staged=self._is_staged, replaces=self._replaces
+        beginning = Beginning(
+            new.id,
+            new.created_at,
+            new.salt,
+            staged=self._is_staged,
+            replaces=self._replaces,
+            parent_version=new.parent_version,
+            seed=new.seed,
         )
-        writing = WriteTransaction(transaction, begun, database)
-        if self._past:
-            writing.keep_past(self._past, self._past[-1].stop)
-        return writing
+        begun = begin_new(transaction, database, beginning)
+        return WriteTransaction(transaction, begun, database)
 
 
 def ingest(

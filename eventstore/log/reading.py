@@ -13,7 +13,7 @@ from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent
-from foldlog.eventstore.events import DocumentChanges, Event
+from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.past import Segment, past_of, within
 from foldlog.eventstore.log.results import Border
@@ -23,6 +23,7 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, utf8
 
 _PAGE = 1_000
+_ALL = 2**62
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
@@ -74,6 +75,19 @@ class ReadTransaction:
         Empty for a conversation that is not a fork.
         """
         return tuple(Border(each.id, each.stop) for each in reversed(self.found.lineage))
+
+    def origins(self) -> tuple[Border, ...]:
+        """Return the conversations whose events a fork shares, or has copies of since it was detached or copied, with
+        the versions up to which, the oldest first.
+
+        Raises ``CorruptEvent`` where an entry of the ledger is unreadable. Cost: the entries of one conversation.
+        """
+        found = self.found
+        root = found.lineage[-1] if found.lineage else found
+        rows = RowCodec(root.id).decoded(self._reader.rows(-root.key, 0, _ALL, _PAGE))
+        entries = events_of(root.id, rows)
+        detached = [Border(entry.parent, entry.version) for entry in entries if isinstance(entry, Detached)]
+        return (*detached, *self.lineage)
 
     @property
     def structural(self) -> int:

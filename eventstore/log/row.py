@@ -9,9 +9,7 @@ Pure except for clocks and salts.
 
 Each event has a salt of its own, which is stored after its head (``Row.proof``). A redaction replaces the body, and it
 replaces the salt by the commitment. So the head stays unchanged, and no reader can test a guess of the erased body.
-The first own event of a fork follows this border, and not its parent's head:
-
-    border   = SHA-256("foldlog fork" || salt || version || parent's head || id of the fork)
+A fork has the salt of its parent, and its first own event follows its parent's head.
 
 Each head proves its event and every event before it. It is computed from the plain text as first written, so
 encryption, compression, copying and upcasting do not change it. With a published head, its keeper can detect every
@@ -77,9 +75,9 @@ def seed(conversation: str, salt: bytes) -> bytes:
     return sha256(b"foldlog" + salt + utf8(conversation)).digest()
 
 
-def border(conversation: str, salt: bytes, version: int, head: bytes) -> bytes:
-    """Return the border before a fork's first own event: ``head`` is its parent's at ``version``, ``salt`` its own."""
-    return sha256(b"foldlog fork%b%b%b%b" % (salt, version.to_bytes(8), head, utf8(conversation))).digest()
+def first_head(found: Conversation, salt: bytes) -> bytes:
+    """Return the head before event 0. A fork begins with the head of the conversation that recorded the event."""
+    return found.seed or seed(found.id, salt)
 
 
 _Linked = tuple[int, str, int, bool, bool, int]
@@ -189,11 +187,9 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
 
     Each event has a new salt of its own. Cost: one hash of each body.
     """
-    _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
+    _, _, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
-        head = seed(name, salt)
-    if event_id == conversation.parent_version:
-        head = border(name, salt, event_id, head)
+        head = first_head(conversation, salt)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
     salts = _each_salt(urandom(SALT_BYTES * len(batch)))
     rows = []

@@ -18,17 +18,17 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Event, KeyChanged
+from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
 from foldlog.eventstore.log.database import Database, Known, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import Link, encode_past, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import chained, new_salt
+from foldlog.eventstore.log.results import Border
+from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, RecalledKey, Record, Row
 
 _PROJECTIONS_MAX = 1_000
 
@@ -116,13 +116,18 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(self.found.key, changes.MoreRedactions(count))
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
-    def keep_past(self, links: Sequence[Link], version: int) -> None:
-        """Keep the names and salts of the copied events up to a version, and leave the parent."""
-        past = encode_past(links, self._codec_to_write().data_key)
-        self._reader.change(self.found.key, changes.NewPast(past, version))
-        self.found = self.found._replace(parent=None, parent_id=None, lineage=(), parent_version=version, past=past)
-        self._changed = self._changed or self.found.visible
+    def leave_parent(self) -> None:
+        """Leave the parent, whose events are copied by now. They get the next positions."""
+        self._reader.change(self.found.key, changes.PlacedPast(self.found.begins))
+        self.found = self.found._replace(parent=None, parent_id=None, lineage=())
+        self._changed = True
         self.past = ()
+
+    def enter_origins(self, origins: Iterable[Border]) -> None:
+        """Enter that the conversation has copies of the events of these others, of which it was a fork."""
+        for origin in origins:
+            detached = Detached(parent=origin.parent, version=origin.version)
+            enter(self._reader, self.found, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
@@ -168,7 +173,7 @@ class WriteTransaction(ReadTransaction):
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
-        self.found = past_under(self._reader, renewed, None, data_key)
+        self.found = renewed
         self._changed = True
         return self._known_codec
 
@@ -176,23 +181,16 @@ class WriteTransaction(ReadTransaction):
 def begin_new(
     transaction: Transaction,
     database: Database,
-    conversation: str,
-    now: int,
-    salt: bytes | None = None,
-    *,
-    staged: bool = False,
-    fork: Fork | None = None,
-    replaces: int | None = None,
+    new: Beginning,
 ) -> Conversation:
-    """Begin a conversation with this salt, or a new one, as ``Transaction.begin`` does.
+    """Begin a conversation, as ``Transaction.begin`` does.
 
     Raises ``InvalidArgument`` for an empty id, and what ``check_plain`` raises.
     """
-    if not conversation:
+    if not new.id:
         raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
-    check_plain(transaction, database, conversation)
-    salt = new_salt() if salt is None else salt
-    return transaction.begin(Beginning(conversation, now, salt, staged, fork, replaces))
+    check_plain(transaction, database, new.id)
+    return transaction.begin(new)
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:

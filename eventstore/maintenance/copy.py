@@ -34,8 +34,18 @@ from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
-from foldlog.eventstore.log.past import Link, head_after, links_of
-from foldlog.eventstore.log.row import commitment_of, from_microseconds, is_redacted, not_erased, sound, stored_event_of
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.results import Border
+from foldlog.eventstore.log.row import (
+    commitment_of,
+    first_head,
+    from_microseconds,
+    is_redacted,
+    link_of,
+    not_erased,
+    sound,
+    stored_event_of,
+)
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import redact_rows
@@ -158,12 +168,12 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
     that the source redacted: then nothing of it is changed. A new conversation appears whole or not at all. Cost: the
     events to copy, in small transactions; where events were redacted since, all of them.
     """
-    found, links, earlier = source.recorder.query(partial(_with_links, source, conversation))
+    found, earlier, origins = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    with CopyWriter(target, found, links, earlier) as writer:
+    with CopyWriter(target, found, earlier, origins) as writer:
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
@@ -181,14 +191,15 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
     return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
 
 
-def _with_links(
+def _with_earlier(
     source: Database, conversation: str, reader: Reader
-) -> tuple[Conversation, tuple[Link, ...], Sequence[Conversation]]:
-    """Return the conversation, under which names its events before its own were recorded, and earlier tombstones."""
+) -> tuple[Conversation, Sequence[Conversation], Sequence[Border]]:
+    """Return the conversation, the earlier tombstones of its id, and whose events the past of a fork consists of."""
     found = source.find(reader, conversation)
     if found is None:
         raise ConversationNotFound(conversation)
-    return found, () if found.erasure is not None else links_of(source, reader, found), tombstones_before(reader, found)
+    origins = () if found.erasure is not None else ReadTransaction(reader, found, source).origins()
+    return found, tombstones_before(reader, found), origins
 
 
 def _check_same(source: Database, found: Conversation, target: Database, there: Conversation) -> None:
@@ -226,19 +237,27 @@ class CopyWriter(StagedWriter):
     store has; rows are added behind it, and the head of each is computed.
 
     Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the last
-    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one.
+    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one. ``origins``: see
+    ``ReadTransaction.origins``.
     """
 
     def __init__(
-        self, target: Database, new: Conversation, links: Sequence[Link] = (), earlier: Sequence[Conversation] = ()
+        self,
+        target: Database,
+        new: Conversation,
+        earlier: Sequence[Conversation] = (),
+        origins: Sequence[Border] = (),
     ) -> None:
         found = _find(target, new.id)
         replaces = found.key if found is not None and earlier and _is_tombstone(found, earlier[-1]) else None
         there = None if replaces is not None else not_erased(found)
-        if there is not None and there.salt != new.salt:
+        if there is not None and (there.salt, there.created_at) != (new.salt, new.created_at):
             raise HistoryDiverged(new.id, 0, there.version)
-        self.end = there or Conversation(0, new.id, new.created_at, new.salt, 0, None, None)
-        super().__init__(target, self.end, there, replaces=replaces, past=links)
+        self.end = there or Conversation(
+            0, new.id, new.created_at, new.salt, 0, None, None, parent_version=new.parent_version, seed=new.seed
+        )
+        self._origins = origins
+        super().__init__(target, self.end, there, replaces=replaces)
 
     def copy(self, rows: Sequence[Row]) -> None:
         """Add the next rows, plain, at most some thousand.
@@ -248,7 +267,7 @@ class CopyWriter(StagedWriter):
         """
         end, added = self.end, list[Row]()
         for row in rows:
-            if head_after(end.id, end.salt, self._past, end.head, sound(end.id, row)) != row.head:
+            if link_of(end.head or first_head(end, end.salt), end.salt, sound(end.id, row)) != row.head:
                 raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
             added.append(row._replace(shown_before=end.shown, structural_before=end.structural))
             end = end.grown(added[-1])
@@ -264,7 +283,7 @@ class CopyWriter(StagedWriter):
             self.transact(partial(beside, keys=some))
         if redactions or views:
             self.transact(partial(beside, redactions=redactions, views=[each for each in views if each[0] <= version]))
-        self.publish(version)
+        self.publish(version, partial(WriteTransaction.enter_origins, origins=self._origins))
 
 
 def _write_beside(

@@ -13,19 +13,18 @@ from functools import partial
 
 from foldlog.eventstore.arguments import check_reason, check_text
 from foldlog.eventstore.errors import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
-from foldlog.eventstore.events import VIEWS, Detached
+from foldlog.eventstore.events import VIEWS
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
-from foldlog.eventstore.log.ledger import enter, enter_erasure
-from foldlog.eventstore.log.past import links_of
+from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import Finished, Left, PlacedPast
+from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
@@ -175,9 +174,9 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
         return True
     writing.forget_records()
     writing.put_records(VIEWS, list(writing.records(VIEWS)))  # also those of the parent, on which its own build
-    writing.keep_past(links_of(database, transaction, found), begins)
-    transaction.change(found.key, PlacedPast(begins))
+    origins = writing.origins()
+    writing.leave_parent()
     transaction.change(found.key, Finished())
-    enter(transaction, found, Detached(parent=found.parent_id or "", version=begins), database.now())
+    writing.enter_origins(origins)
     writing.end()
     return False

@@ -16,7 +16,6 @@ from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted, paged, start_after
 from foldlog.eventstore.log.importing import IMPORT, delete_rows
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import past_under
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.rekey_steps import RekeyState, leave, reform
@@ -147,7 +146,6 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
         transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key))
         if codec.data_key is None:
             WriteTransaction(transaction, found, database, codec).forget_records(RowCodec(found.id, data_key))
-        found = past_under(transaction, found, codec.data_key, data_key)
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and mark != codec.mark:
         transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))

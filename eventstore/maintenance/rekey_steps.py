@@ -21,9 +21,8 @@ from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import head_after, links_of_own, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import dense_rows
+from foldlog.eventstore.log.row import dense_rows, first_head, link_of
 from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
@@ -110,7 +109,6 @@ class _Change:
         self._state = state
         self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
-        self._links = links_of_own(found, codec.data_key)
 
     def step(self, size: int) -> Reformed:
         mark = self._codec.mark
@@ -172,7 +170,6 @@ class _Change:
         assert codec.data_key is not None  # otherwise nothing was pending
         keys = partial(transaction.recalled, found.key, limit=_KEYS)  # also those of appends since
         self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
-        past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
         transaction.change(found.key, NewMark(None))
         WriteTransaction(transaction, found, self._database, codec).forget_records(self._target)
@@ -186,7 +183,7 @@ class _Change:
     def _head_before(self, start: int) -> bytes | None:
         """Return the head before a row; None where it is unknown, as after a damaged row: then the next is trusted."""
         if start == 0:
-            return b""  # event 0 needs none
+            return first_head(self._found, self._salt)
         reading = ReadTransaction(self._transaction, self._found, self._database, self._codec)
         rows = reading.rows(start - 1, start, 1)
         return rows[0].head if rows and rows[0].encoding != DAMAGED else None
@@ -194,7 +191,7 @@ class _Change:
     def _follows(self, head: bytes | None, row: Row) -> bool:
         if head is None or not self._salt:
             return True
-        return head_after(self._found.id, self._salt, self._links, head, row) == row.head
+        return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
         """Write rows in their new form. Raises ``StoreDamaged`` unless they read as before."""

@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 from foldlog.eventstore.arguments import YEAR_10000
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.errors import CorruptEvent, EventStoreError, KeyUnavailable, VersionConflict
+from foldlog.eventstore.errors import EventStoreError, KeyUnavailable, VersionConflict
 from foldlog.eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import chunked
-from foldlog.eventstore.log.past import Link, head_after, links_of
-from foldlog.eventstore.log.row import PLAIN, new_salt
+from foldlog.eventstore.log.row import PLAIN, first_head, link_of, new_salt
 from foldlog.eventstore.log.writing import check_plain
 from foldlog.eventstore.maintenance.copy import CopyWriter, copy_tombstones, keys_of
 from foldlog.eventstore.maintenance.verify import (
@@ -101,12 +100,11 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     if first is None:
         return Salvaged(found.id, 0, False, tuple(own.findings), "all of its events are lost")
     began = found.created_at if found.created_at in range(1, YEAR_10000) else first.recorded_at
-    new = Conversation(0, found.id, began, own.salt or new_salt(), 0, None, None)
-    links = _links(source, found)
-    with CopyWriter(target, new, links, earlier) as writer:
+    new = found._replace(created_at=began, salt=own.salt or new_salt(), version=0, head=None)
+    with CopyWriter(target, new, earlier) as writer:
         if writer.there is not None:
             raise VersionConflict(found.id, 0, writer.there.version)
-        for chunk in chunked(_linked(new, links, chain([first], rows))):
+        for chunk in chunked(_linked(new, chain([first], rows))):
             writer.copy(chunk)
         writer.finish(keys_of(source, found, sound_by=own.codec), found.redactions)
     of_past = [finding for part in parts for finding in (part.findings if isinstance(part, Check) else [part])]
@@ -114,16 +112,6 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     lost = tuple(finding for finding in findings if not finding.sound)
     is_whole = not lost and writer.end.head == found.head
     return Salvaged(found.id, writer.end.version, is_whole, lost, view_ends=filling.view_ends)
-
-
-def _links(source: Database, found: Conversation) -> tuple[Link, ...]:
-    """Return the names and salts of the events before a fork's own, as far as known: an ancestor may be damaged."""
-    try:
-        return source.recorder.query(
-            lambda reader: links_of(source, reader, source.find_key(reader, found.key) or found)
-        )
-    except (CorruptEvent, KeyUnavailable):
-        return ()
 
 
 class _Filling:
@@ -176,9 +164,9 @@ def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:
     return Message(source="environment", content=told, meta=meta) if shown else Annotation(name=LOST, meta=meta)
 
 
-def _linked(new: Conversation, links: Sequence[Link], rows: Iterable[Row]) -> Iterator[Row]:
+def _linked(new: Conversation, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows with heads that form a chain. Up to the first changed head they are the original rows."""
-    head: bytes | None = None
+    head = first_head(new, new.salt)
     for row in rows:
-        head = head_after(new.id, new.salt, links, head, row)
+        head = link_of(head, new.salt, row)
         yield row._replace(proof=head + row.proof[HEAD_BYTES:])

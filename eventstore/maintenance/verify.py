@@ -20,9 +20,9 @@ from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
-from foldlog.eventstore.log.past import Link, head_after, links_of_own, past_of
+from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import NotAsWritten, is_redacted
+from foldlog.eventstore.log.row import first_head, is_redacted, link_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
@@ -271,13 +271,10 @@ class Check:
         if not self.salt:
             self.findings.append(of_all("its salt is lost, so nothing proves its heads"))
         self._database, self._found, self._stop = database, found, stop
-        self._links: tuple[Link, ...] = ()
-        with suppress(NotAsWritten):  # else they are damaged
-            self._links = links_of_own(found, codec.data_key)
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
-        self._head: bytes | None = b"" if self.salt else None
-        """The head before the next row; event 0 needs none. None where it is unknown."""
+        self._head = first_head(found, self.salt) if self.salt else None
+        """The head before the next row. None where it is unknown."""
         if found.parent is not None:
             parent, first = found.parent, found.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
@@ -332,7 +329,7 @@ class Check:
                 head = None
                 continue
             if row.id == after and head is not None:
-                if head_after(self._found.id, self.salt, self._links, head, row) == row.head:
+                if link_of(head, self.salt, row) == row.head:
                     self._is_proved = True
                     return
                 is_tested = True
@@ -356,7 +353,7 @@ class Check:
         is_sound, head = True, proof[:HEAD_BYTES]
         if self.published and self.published.get(event_id + 1) == head:
             del self.published[event_id + 1]
-        if self._head is not None and head_after(self._found.id, self.salt, self._links, self._head, row) != head:
+        if self._head is not None and link_of(self._head, self.salt, row) != head:
             self._find(event_id, _STRAY)
             is_sound = False
         elif self._counts is not None and self._counts != (before, turns):

@@ -343,11 +343,11 @@ class Transaction(Reader):
         """Begin a conversation; a staged one is unfinished as an ``import``. ``taken``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
-        name, created_at, salt, staged, fork, replaces = new
+        name, created_at, salt, staged, fork, replaces, parent_version, seed = new
         if replaces is not None and not staged:
             self._write("hide_tombstone", replaces)
-        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
-        key = self._begin_row(new, name, not staged, created_at, salt, *border, replaces)
+        parent = None if fork is None else fork.parent.key
+        key = self._begin_row(new, name, not staged, created_at, salt, parent, parent_version, seed, replaces)
         if staged:
             self._write("leave_unfinished", "import", "", key)
         return new.under(key)
@@ -407,6 +407,7 @@ class Transaction(Reader):
                     self._write(statement, key)
                 self._place_first(key, events)
             case changes.PlacedPast(events):
+                self._write("leave_parent", key)
                 self._place_first(key, events)
             case changes.NewForm(rows):
                 for row in rows:

@@ -26,15 +26,6 @@ class NewMark(NamedTuple):
     mark: bytes | None
 
 
-class NewPast(NamedTuple):
-    """The names and salts of copied events (``log.past``), and the version up to which events are copied. Then the
-    fork has no parent any more.
-    """
-
-    past: bytes
-    version: int
-
-
 class PastRows(NamedTuple):
     """Rows below the first own event of a fork. No follower reads them before they get positions (``PlacedPast``)."""
 
@@ -42,7 +33,9 @@ class PastRows(NamedTuple):
 
 
 class PlacedPast(NamedTuple):
-    """The copied rows of a fork, which are this many, get the next positions: followers read them."""
+    """The copied rows of a fork, which are this many, get the next positions: followers read them. The fork has no
+    parent any more.
+    """
 
     events: int
 
@@ -110,7 +103,6 @@ STATEMENTS: Final[Mapping[type, str]] = {
     NewKey: "set_key",
     FirstKey: "set_key",
     NewMark: "set_mark",
-    NewPast: "set_past",
     MoreRedactions: "count_redactions",
     Left: "leave_unfinished",
     Finished: "finish",
@@ -125,7 +117,7 @@ delete the records of all conversations together, which may repeat it.
 OF_ALL: Final = -1
 
 Change = (
-    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Visible | RememberedKey
+    NewKey | NewMark | NewForm | MoreRedactions | PastRows | PlacedPast | Visible | RememberedKey
     | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its

@@ -109,7 +109,8 @@ class Conversation(NamedTuple):
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
-    lists. A fork that has copied its past has a ``past`` (see ``log.past``) and a ``parent_version``, but no parent.
+    lists. ``seed`` is the head before event 0, where another conversation recorded it. A fork that has copied its past
+    has a ``parent_version``, but no parent.
     ``replaces`` is the key of the erased conversation whose id it uses again. ``redactions`` counts the redacted
     events; in a fork also the shared events that were redacted since it began. While this number is unchanged, a copy
     of the events in memory is right.
@@ -133,7 +134,7 @@ class Conversation(NamedTuple):
     mark: bytes | None = None
     parent_id: str | None = None
     lineage: tuple[Ancestor, ...] = ()
-    past: bytes | None = None
+    seed: bytes | None = None
     replaces: int | None = None
     redactions: int = 0
 
@@ -215,7 +216,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     texts are UTF-8 bytes.
     """
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
-     sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, past, replaces,
+     sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
      redactions, *parent_id) = columns  # fmt: skip
     return Conversation(
         key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
@@ -223,7 +224,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         None if key_id is None else as_text(key_id), sealed_key,
         None if erased_at is None
         else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
-        visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), past, replaces,
+        visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), seed, replaces,
         redactions or 0,
     )  # fmt: skip
 
@@ -256,7 +257,7 @@ class Fork(NamedTuple):
         stop = border.id + 1
         ancestor = Ancestor(parent.key, stop, parent.id, parent.sealed_key is not None, parent.parent)
         lineage = (ancestor, *parent.lineage)
-        forked = empty._replace(parent=parent.key, parent_version=stop, parent_id=parent.id, lineage=lineage)
+        forked = empty._replace(parent=parent.key, parent_id=parent.id, lineage=lineage)
         return forked.grown(border)
 
 
@@ -265,7 +266,8 @@ class Beginning(NamedTuple):
     lock. A ``fork`` begins with its parent's events, any other conversation without events.
 
     ``replaces`` is the key of an erased conversation whose id it uses again: then the tombstone is found by its key
-    only, from now on or, if staged, from the publication on.
+    only, from now on or, if staged, from the publication on. ``parent_version`` and ``seed`` are those of the
+    ``Conversation``.
     """
 
     id: str
@@ -274,12 +276,25 @@ class Beginning(NamedTuple):
     staged: bool = False
     fork: Fork | None = None
     replaces: int | None = None
+    parent_version: int | None = None
+    seed: bytes | None = None
 
     def under(self, key: int) -> Conversation:
         """Return the conversation with its key, as a read finds it."""
-        name, created_at, salt, staged, fork, replaces = self
-        empty = Conversation(key, name, created_at, salt, 0, None, None, visible=not staged, replaces=replaces)
-        return empty if fork is None else fork.begun(empty)
+        empty = Conversation(
+            key,
+            self.id,
+            self.created_at,
+            self.salt,
+            0,
+            None,
+            None,
+            visible=not self.staged,
+            parent_version=self.parent_version,
+            replaces=self.replaces,
+            seed=self.seed,
+        )
+        return empty if self.fork is None else self.fork.begun(empty)
 
 
 class Outcome(Struct, Generic[T], frozen=True):

@@ -20,10 +20,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log import row as rows_module
-from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.types import Beginning
 from foldlog.projections import Views
 
 HI = Message(source="user", content="hi")
@@ -155,9 +153,7 @@ def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, m
         earlier.setattr(
             appending,
             "begin_new",
-            lambda transaction, database, conversation, now, replaces: transaction.begin(
-                Beginning(conversation, now, new_salt())
-            ),
+            lambda transaction, database, new: transaction.begin(new),
         )
         store.append("", HI, expected_version=0)
     store.append("", HI, expected_version=1)

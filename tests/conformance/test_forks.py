@@ -26,7 +26,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.changes import Documents
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.row import border, link_of
+from foldlog.eventstore.log.row import link_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
@@ -86,16 +86,16 @@ def test_a_fork_has_keys_and_versions_of_its_own(store: Store):
         store.append("f", said("stale"), expected_version=11)
 
 
-def test_the_first_event_of_a_fork_commits_to_the_head_that_it_left(store: Store):
+def test_the_first_event_of_a_fork_follows_the_head_that_it_left(store: Store):
     store.fork("c", 6, "f")
     with reading(store, "c") as read:
-        last = read.rows(5, 6, 1)[0]
+        last, salt = read.rows(5, 6, 1)[0], read.salt
     assert store.conversation("f").head == last.head.hex()
     store.append("f", said("own"), expected_version=6)
     with reading(store, "f") as read:
-        found, row = read.found, read.rows(6, 7, 1)[0]
-    follows = border("f", found.salt, 6, last.head)
-    assert row.head == link_of(follows, found.salt, row)
+        assert read.salt == salt
+        (row,) = read.rows(6, 7, 1)
+    assert row.head == link_of(last.head, salt, row)
 
 
 def test_a_published_head_of_a_fork_is_verified_across_the_border(store: Store):
@@ -265,6 +265,29 @@ def test_a_fork_is_copied_with_its_past_and_its_head(any_store: Store, open_reco
     for each in (target, again):
         each.append("g", said("own"), expected_version=8)
         assert [verdict.findings for verdict in verify(each)] == [()] * 5
+
+
+def origins(store: Store, conversation: str) -> list[tuple[str, int]]:
+    with reading(store, conversation) as read:
+        return [*map(tuple, read.origins())]
+
+
+def test_a_fork_knows_whose_events_it_has(any_store: Store, open_recorder: OpenRecorder):
+    store = any_store
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    store.fork("f", 7, "g")
+    both = [("c", 6), ("f", 7)]
+    assert (origins(store, "c"), origins(store, "f"), origins(store, "g")) == ([], both[:1], both)
+    target = Store(open_recorder(), WriteSettings(keys=KEYS))
+    copy_store(store, target, "g").__next__()
+    target.fork("g", 2, "h")
+    assert (origins(target, "g"), origins(target, "h")) == (both, [*both, ("g", 2)])
+    erase(store, "c", reason="asked for", detach_forks=True)
+    assert (origins(store, "f"), origins(store, "g")) == (both[:1], both)
+    store.append("g", said("later"), expected_version=7)
+    erase(store, "f", reason="asked for", detach_forks=True)
+    assert origins(store, "g") == both
 
 
 def test_forks_and_copies_of_forks_are_rekeyed(store: Store, open_recorder: OpenRecorder):

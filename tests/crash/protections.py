@@ -221,16 +221,10 @@ if self._is_staged:
         Part("operation"),
         "tests/conformance/test_forks.py -k interrupted_erasure",
     ),
-    "forks-border": Protection(
-        "the first event of a fork commits to the head that it left",
-        "eventstore:chained",
-        Never("parent_version"),
-        "tests/conformance/test_forks.py -k commits_to_the_head",
-    ),
     "forks-past": Protection(
-        "a copy of a fork knows under which names its past was recorded",
+        "a copy of a fork knows with which head its past begins",
         "eventstore:StagedWriter._opened",
-        Gone("keep_past"),
+        Argument("seed"),
         "tests/conformance/test_forks.py -k copied_with_its_past",
     ),
     "fork": Protection(

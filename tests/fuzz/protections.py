@@ -53,7 +53,7 @@ PROTECTIONS = {
     "heads": Protection(
         "verify compares heads",
         "eventstore:Check._take",
-        Never("head_after"),
+        Never("link_of"),
         _VERIFICATION,
     ),
     "published": Protection(

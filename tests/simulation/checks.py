@@ -254,7 +254,7 @@ def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[st
                 forks[name] = (parent, version)
                 continue
             case es.Detached():
-                del forks[name]
+                forks.pop(name, None)  # one entry for each conversation whose events it has
                 continue
             case es.StoreRestored(after=kept) if kept < start:
                 held.clear()

@@ -26,9 +26,9 @@ CREATE TABLE {schema}.epoch (
 
 -- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
 -- those of its last event, one index seek away. The key is (number of the transaction << 20) + n: no sequence is needed.
--- A fork's events below parent_version are those of its parent. "past" says
--- under which ids and salts the events were recorded that a detached or copied fork holds. A new conversation with the id of
--- an erased one names it in "replaces"; the tombstone is then not visible, and is told from a staged import by erased_at.
+-- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
+-- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
+-- not visible, and is told from a staged import by erased_at.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,
@@ -44,7 +44,7 @@ CREATE TABLE {schema}.conversations (
     erased_events  bigint,
     erased_head    bytea,
     mark           bytea,
-    past           bytea,
+    seed           bytea,
     replaces       bigint,
     redactions     bigint
 );

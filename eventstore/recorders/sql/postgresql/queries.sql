@@ -75,7 +75,7 @@ c.parent, c.parent_version, c.key_id, c.sealed_key, c.erased_at, c.erased_reason
 CASE WHEN c.erased_at IS NOT NULL THEN (
     SELECT position FROM {schema}.events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1
 ) END,
-c.visible, c.mark, c.past, c.replaces, c.redactions, p.id
+c.visible, c.mark, c.seed, c.replaces, c.redactions, p.id
 
 -- What a conversation (c) ends with: its last event (e), or the border (b) of a fork without events; and its parent (p).
 -- part: last_events
@@ -358,11 +358,11 @@ SELECT hashtextextended(pg_current_snapshot()::text, 0)
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 -- name: begin_conversation
-INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version, replaces)
-VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint)
+INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version, seed, replaces)
+VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bytea, $9::bigint)
 
--- name: set_past
-UPDATE {schema}.conversations SET parent = NULL, past = $1::bytea, parent_version = $2::bigint WHERE key = $3::bigint
+-- name: leave_parent
+UPDATE {schema}.conversations SET parent = NULL WHERE key = $1::bigint
 
 -- name: forks
 SELECT {conversation_columns}
@@ -477,7 +477,7 @@ UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $1::big
 
 -- name: erase_conversation
 UPDATE {schema}.conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, seed = NULL,
     erased_at = $1::bigint, erased_reason = $2::bytea, erased_events = $3::bigint, erased_head = $4::bytea
 WHERE key = $5::bigint
 

@@ -8,9 +8,9 @@ CREATE TABLE store (
 -- A row is written when a conversation begins, is published or is erased, never at an append: its version and head are
 -- those of its last event, one index seek away.
 -- AUTOINCREMENT: a key is never given twice, so a writer of a conversation that was discarded never writes to another one.
--- A fork's events below parent_version are those of its parent. "past" says
--- under which ids and salts the events were recorded that a detached or copied fork holds. A new conversation with the id of
--- an erased one names it in "replaces"; the tombstone is then not visible, and is told from a staged import by erased_at.
+-- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
+-- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
+-- not visible, and is told from a staged import by erased_at.
 CREATE TABLE conversations (
     key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
@@ -28,7 +28,7 @@ CREATE TABLE conversations (
     erased_events  INTEGER,
     erased_head    BLOB,
     mark           BLOB,
-    past           BLOB,
+    seed           BLOB,
     replaces       INTEGER,
     redactions     INTEGER
 ) STRICT;

@@ -13,7 +13,7 @@ c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
     (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1),
     NULL
 ),
-c.visible, c.mark, c.past, c.replaces, c.redactions
+c.visible, c.mark, c.seed, c.replaces, c.redactions
 
 -- part: with_events
 FROM conversations c
@@ -41,11 +41,11 @@ ORDER BY c.id LIMIT ?
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
 -- name: begin_conversation
-INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, replaces)
-VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, seed, replaces)
+VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
 
--- name: set_past
-UPDATE conversations SET parent = NULL, past = ?, parent_version = ? WHERE key = ?
+-- name: leave_parent
+UPDATE conversations SET parent = NULL WHERE key = ?
 
 -- name: forks
 SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.parent) {with_events} {last_of_each}
@@ -253,7 +253,7 @@ UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
 
 -- name: erase_conversation
 UPDATE conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL, first_position = NULL, published = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, seed = NULL, first_position = NULL, published = NULL,
     -- the events that a fork copied from its parent have positions
     parent_version = iif(published IS NULL, parent_version, NULL),
     erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
