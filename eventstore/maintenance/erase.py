@@ -24,7 +24,7 @@ from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import Finished, Left
+from foldlog.eventstore.recorders.changes import DISCARDED, Finished, Left
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
@@ -53,8 +53,9 @@ def erase(
 
     Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
     forks, but none that another process has detached by then; ``detach_forks`` first gives each fork a copy of these
-    events, and the tombstone says which events the forks keep. With ``expected``, the conversation's row as the caller
-    read it, nothing is erased if the last event has changed since.
+    events, and the tombstone says which events the forks keep. Until the conversation is erased, a redaction of it
+    reaches its forks too. With ``expected``, the conversation's row as the caller read it, nothing is erased if the
+    last event has changed since.
 
     Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased with it; and
     ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events;
@@ -65,14 +66,15 @@ def erase(
     if not isinstance(expected, ConversationRow | None):
         raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
     database, recorder = store.database, store.database.recorder
-    mark = partial(_mark, at=database.now(), expected=expected)
+    mark = partial(
+        _mark, database=database, at=database.now(), expected=expected, reason=reason, detach_forks=detach_forks
+    )
     doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
-    kept, gone = list[str](), 0
+    gone = 0
     while True:
         key, parent = doomed.pop()
-        parts = f"; forks kept a part then: {', '.join(kept)}" if kept else ""
         try:
-            found, forks = recorder.transact(partial(mark, key=key, parent=parent, reason=reason + parts))
+            found, forks = recorder.transact(partial(mark, key=key, parent=parent))
         except FAILURES as error:
             if not gone:
                 raise
@@ -82,7 +84,8 @@ def erase(
         if forks and with_forks:
             doomed += [(fork.key, found.key) for fork in forks]
         elif forks and detach_forks:
-            kept += [part for fork in forks for part in _detached(database, conversation, fork)]
+            for fork in forks:
+                _copy_past(database, conversation, fork)
         elif forks:
             raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
         elif found.erasure is not None:  # else another process has detached it
@@ -107,9 +110,20 @@ def _delete_rows(database: Database, conversation: str) -> None:
 
 
 def _mark(
-    transaction: Transaction, key: str | int, parent: int | None, reason: str, at: int, expected: ConversationRow | None
+    transaction: Transaction,
+    database: Database,
+    key: str | int,
+    parent: int | None,
+    reason: str,
+    at: int,
+    expected: ConversationRow | None,
+    *,
+    detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Make a conversation, by id or key, a tombstone, if it has no forks and is one of ``parent``. Return both."""
+    """Make a conversation, by id or key, a tombstone, if it is one of ``parent`` and no fork needs its events. Return
+    it, and the forks that do. With ``detach_forks``, these are the ones without a copy of the events; the others leave
+    the conversation in this transaction. So there is no moment at which a redaction of it misses a fork.
+    """
     found = transaction.conversation(key)
     if found is None:
         raise ConversationNotFound(str(key))
@@ -117,8 +131,12 @@ def _mark(
         raise VersionConflict(found.id, expected.version, found.version)
     if found.erasure is not None or parent not in (None, found.parent):
         return found, ()
-    if forks := living_forks(transaction, found.key):
-        return found, forks
+    forks = living_forks(transaction, found.key)
+    if waiting := [fork for fork in forks if not (detach_forks and _is_copied(transaction, fork))]:
+        return found, waiting
+    parts = [_detach(transaction, database, fork.key) for fork in forks]
+    if parts:
+        reason = f"{reason}; forks kept a part then: {', '.join(parts)}"
     erasure = Erasure(max(at, found.updated_at or at), reason, found.version, found.head or b"")
     transaction.change(found.key, Left(ERASE))
     return enter_erasure(transaction, found, erasure), ()
@@ -134,49 +152,59 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
 # -- forks that go on alone -------------------------------------------------------------------------------------------
 
 
-def _detached(database: Database, conversation: str, fork: Conversation) -> list[str]:
-    """Detach a fork of a conversation. Return what the tombstone says of it."""
+def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
+    """Give a fork of a conversation a copy of the events that it shares, under its own key, in small transactions.
+
+    No reader sees the copies until the fork leaves its parent. If this is stopped, it goes on when it is run again;
+    another operation that meets it discards the copies. Raises ``CorruptEvent`` where a shared event is damaged. Cost:
+    the shared events.
+    """
     with suppress(ConversationErased):  # another process has erased the fork since
         origins.index_as(database, conversation, fork.id)
-    detach(database, fork.key)
-    left = database.recorder.query(lambda reader: reader.conversation(fork.key))
-    return [f"{fork.id!r} events 0 to {fork.begins - 1}"] if left and left.erasure is None else []
-
-
-def detach(database: Database, fork: str | int) -> None:
-    """Give a fork, by id or key, a copy of the events that it shares, under its own key, in small transactions. Then
-    it leaves the parent. The events keep their ids and heads. When all are copied, they get positions: a follower reads
-    them as events of the fork.
-
-    No reader sees the copies before that. A detachment that was stopped goes on when it is run again; another operation
-    that meets it discards the copies. Raises ``CorruptEvent`` where a shared event is damaged. Cost: the shared events.
-    """
-    while on_finished(database, partial(_copy_on, database=database, fork=fork)):
+    while on_finished(database, partial(_copy_on, database=database, fork=fork.key)):
         time.sleep(REST_S)
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> bool:
-    """Copy the next events. Return False once the fork has left its parent."""
+    """Copy the next events. Return whether there are more."""
     found = database.find_key(transaction, fork)
     if found is None or found.erasure is not None or found.parent is None:
         return False
     left = transaction.unfinished(found.key)
-    if left and left[0].operation != DETACH:
+    if left and (left[0].operation != DETACH or left[0].state == DISCARDED):
         raise Met(left[0])
-    start, begins = int(left[0].state) if left else 0, found.begins
-    stop = min(start + _CHUNK, begins)
+    start = int(left[0].state) if left else 0
+    stop = min(start + _CHUNK, found.begins)
     writing = WriteTransaction(transaction, found, database)
-    if start < stop:
-        rows = dense_rows(found.id, writing.rows(start, stop, stop - start), start, stop)
-        writing.insert_past([sound(found.id, row) for row in rows])
-        transaction.change(found.key, Left(DETACH, str(stop)))
-        writing.end()
-        return True
+    rows = dense_rows(found.id, writing.rows(start, stop, stop - start), start, stop)
+    writing.insert_past([sound(found.id, row) for row in rows])
+    transaction.change(found.key, Left(DETACH, str(stop)))
+    writing.end()
+    return stop < found.begins
+
+
+def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
+    """Return whether a fork has a copy of all events that it shares, and no other operation on it is unfinished. No
+    other transaction changes that until this one ends.
+    """
+    now = transaction.conversation(fork.key)  # locks it, on a server
+    state = {each.operation: each.state for each in transaction.unfinished(fork.key)}
+    return now is not None and now.parent == fork.parent and state == {DETACH: str(fork.begins)}
+
+
+def _detach(transaction: Transaction, database: Database, fork: int) -> str:
+    """Let a fork that has a copy leave its parent. Its events keep their ids and heads, and the copies get positions: a
+    follower reads them as events of the fork. Return what the tombstone of the parent says of it. Cost: its revisions.
+    """
+    found = database.find_key(transaction, fork)
+    assert found is not None
+    begins = found.begins
+    writing = WriteTransaction(transaction, found, database)
     writing.forget_records()
     writing.put_records(VIEWS, list(writing.records(VIEWS)))  # also those of the parent, on which its own build
-    origins = writing.origins()
+    borders = writing.origins()
     writing.leave_parent()
-    transaction.change(found.key, Finished())
-    writing.enter_origins(origins)
+    transaction.change(fork, Finished())
+    writing.enter_origins(borders)
     writing.end()
-    return False
+    return f"{found.id!r} events 0 to {begins - 1}"

@@ -467,6 +467,7 @@ class Transaction(Reader):
         if all(each.operation != "detach" for each in self.unfinished(key)):
             return True
         self._write("leave_bytes", key)
+        self._write("leave_unfinished", "detach", changes.DISCARDED, key)
         if not self._delete("delete_copies", key, limit):
             return False
         for statement in ("detach_copies", "delete_unattached", "finish"):

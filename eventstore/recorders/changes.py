@@ -88,6 +88,10 @@ class MoreRedactions(NamedTuple):
     events: int
 
 
+DISCARDED: Final = "discarded"
+"""The state of a detachment whose copies are being deleted, in several transactions: none is added then."""
+
+
 class Left(NamedTuple):
     """The transaction leaves this operation on the conversation unfinished, in the place of any other one."""
 

@@ -38,7 +38,7 @@ from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import detach, erase
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -260,8 +260,7 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own(store: Store):
     assert values(again.events("f")) == [*READ[:3], *values([said(SMALL)])]
     assert values(Views(again).current("f").events) == [*READ[:3], *values([said(SMALL)])]
     assert kept(store.database.recorder) == before + 2
-    detach(store.database, "f")
-    erase(store, "c", reason="asked to")
+    erase(store, "c", reason="asked to", detach_forks=True)
     assert values(fresh(store).events("f")) == [*READ[:3], *values([said(SMALL)])]
     assert problems(store) == []
 
@@ -480,7 +479,6 @@ def test_a_fork_reads_its_parents_documents_and_has_its_own(store: Store):
     Documents(store).append("f", (), {"state": {**STATE, "more": b"fork"}})
     put(store, state={**STATE, "more": b"parent"})
     assert read(store, conversation="f") == {**STATE, "more": b"fork"}
-    detach(store.database, "f")
-    erase(store, "c", reason="asked to")
+    erase(store, "c", reason="asked to", detach_forks=True)
     assert read(store, conversation="f") == {**STATE, "more": b"fork"}
     assert problems(store) == []

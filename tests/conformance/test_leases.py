@@ -31,7 +31,6 @@ from foldlog._history.lease import LeaseBlock, _name_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import detach
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.changes import NewRecords
@@ -261,7 +260,7 @@ def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(
     assert (again.version(), again.current_lease()) == (version, None)
 
 
-@pytest.mark.parametrize("operation", ["fork", "redact", "rekey", "detach", "copy", "verify"])
+@pytest.mark.parametrize("operation", ["fork", "redact", "rekey", "copy", "verify"])
 def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operation):
     one, other = workers(), workers()
     one.append([said("hi"), said("secret")])
@@ -275,8 +274,6 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operat
             case "rekey":
                 assert len(list(rekey(Store(recorder, WriteSettings(keys=KEYS))))) == 2
                 one._store.database.settings = WriteSettings(keys=KEYS)
-            case "detach":
-                detach(other._store.database, "f")
             case "copy":
                 with foldlog.open("memory:") as target:
                     list(copy_store(other._store, target.store))

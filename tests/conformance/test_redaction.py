@@ -35,7 +35,7 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import detach, erase
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -187,8 +187,7 @@ def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store: St
         store.fork(parent, 4, fork)
     there = Store(open_recorder(), WriteSettings(keys=store.database.settings.keys))
     assert {moved.problem for moved in copy_store(store, there)} == {None}
-    for fork in ("late", "of a late one"):
-        detach(store.database, fork)
+    erase(store, "p", reason="asked for", detach_forks=True)
     for each in (store, there):
         for fork in ("indexed", "early", "late", "of a fork", "of a late one"):
             assert each.append(fork, batch, expected_version=ANY_VERSION, dedupe="origin") == (), fork
@@ -315,7 +314,7 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
     assert b"SECRET" not in stored(store)
     assert problems(store) == []
     assert [str(finding) for each in verify(store, "g") for finding in each.findings] == []
-    detach(store.database, "g")
+    erase(store, "c", reason="asked for", detach_forks=True)
     assert views.current("g").events[1].redacted is not None
     assert problems(store) == []
 

@@ -31,7 +31,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.maintenance.erase import detach, erase
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views
@@ -84,10 +84,10 @@ def make_store(path: Path) -> dict[str, Any]:
         )
         store.append("redacted", [said("a kite"), said("a secret"), said("the end")], expected_version=0)
         redact(store, "redacted", 1, reason="asked for", by="somebody")
-        for name in ("fork", "detached"):
-            store.fork("plain none", 5, name)
+        for parent, name in (("plain none", "fork"), ("plain none", "left"), ("left", "detached")):
+            store.fork(parent, 5, name)
             store.append(name, said(f"on in {name}"), expected_version=5)
-        detach(store.database, "detached")
+        erase(store, "left", reason="asked for", detach_forks=True)
         documents = histories["documents"]
         documents.append(said("with documents"), documents={"plan": {"steps": [1], "why": LONG_TEXT}, "draft": "x"})
         documents.append((), documents={"plan": {"steps": [1, 2], "why": LONG_TEXT}, "draft": DELETED})

@@ -49,8 +49,8 @@ from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import detach, erase
-from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
@@ -86,7 +86,6 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "Erased": lambda store: erase(store, "alone", reason="asked to"),
     "the id used again": use_again,
     "Forked": lambda store: store.fork("c", 4, "g"),
-    "Detached": lambda store: detach(store.database, "f"),
     "Erased, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
     "KeyChanged": change_key,
 }
@@ -313,7 +312,7 @@ def reach(
 KILLED: dict[str, Callable[[Store], object]] = {
     "erase": lambda store: erase(store, "alone", reason="asked to"),
     "import": lambda store: store.ingest("imported", [said(f"{SECRET} {n}") for n in range(9)]),
-    "detach": lambda store: detach(store.database, "f"),
+    "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
     "rekey": lambda store: list(rekey(store)),
     "decrypt": lambda store: list(rekey(store, "c", decrypt=True)),
 }
@@ -333,7 +332,6 @@ MEETING: dict[str, Callable[[Store], object]] = {
     "redact by a copy": copy_a_redaction,
     "erase": lambda store: erase(store, "f", reason="asked to"),
     "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
-    "detach": lambda store: detach(store.database, "f"),
     "fork": lambda store: store.fork("f", 8, "g"),
     "rekey": lambda store: list(rekey(store)),
     "vacuum": lambda store: vacuum(store),
@@ -367,7 +365,6 @@ def test_what_was_killed_is_finished_by_what_meets_it(
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
         redacts = meeting in ("redact", "redact by a copy")
-        shares = redacts and store.conversation("f").parent is not None
         with suppress(ConversationErased, ConversationNotFound):
             KILLED[killed](store)
         there = contents(store)
@@ -376,8 +373,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
             assert [one for one, was in zip(events, before, strict=False) if one != was and one.redacted is None] == []
             assert len(events) >= len(before)
         if redacts:
-            assert there["c"][1].redacted is not None
-            assert (there["f"][1].redacted is not None) == shares
+            assert [name for name in "cf" if name in there and there[name][1].redacted is None] == []
         vacuum(store)
         list(rekey(store))
         assert (
@@ -386,6 +382,67 @@ def test_what_was_killed_is_finished_by_what_meets_it(
             )
             == []
         )
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+
+
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
+    is_killed: bool, open_at: Callable[[int], Callable[[], Recorder]], whole: bool, is_sampled: bool
+):
+    """The erasure is killed there and run again, or goes on after the redaction of another process."""
+    for transactions in count(1, 2 if is_sampled else 1):
+        recorder = open_at(transactions)
+        store = Store(recorder())
+        fill(store)
+        store.fork("c", 4, "g")
+        met: list[RedactionReceipt | ConversationErased] = []
+
+        def redact_it(store: Store = store, met: list[Any] = met) -> None:
+            try:
+                met.append(redact(store, "c", 1, reason="asked to", by="tests"))
+            except ConversationErased as error:
+                met.append(error)
+
+        between = killing(recorder(), transactions) if is_killed else meeting(recorder(), transactions, redact_it)
+        erase_it = partial(erase, conversation="c", reason="asked to", detach_forks=True)
+        try:
+            erase_it(Store(between))
+        except Killed:
+            redact_it()
+            erase_it(store)
+        if not met:
+            assert transactions > 6
+            return
+        redacted = [name for name in "fg" if SECRET not in str(list(store.events(name)))]
+        if isinstance(met[0], ConversationErased):
+            assert redacted == []
+            assert "forks kept a part then: 'f' events 0 to 6, 'g' events 0 to 3" in str(met[0])
+        else:
+            assert (redacted, met[0].forks) == (["f", "g"], ("f", "g"))
+        assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure(
+    open_at: Callable[[int], Callable[[], Recorder]], is_sampled: bool
+):
+    """The erasure goes on between two of the transactions that discard the copies of the fork."""
+    for transactions in count(1, 2 if is_sampled else 1):
+        recorder = open_at(transactions)
+        store = Store(recorder())
+        fill(store)
+        with suppress(Killed):
+            erase(Store(killing(recorder(), 4)), "c", reason="asked to", detach_forks=True)
+        goes_on = partial(erase, store, "c", reason="asked to", detach_forks=True)
+        try:
+            redact(Store(meeting(recorder(), transactions, goes_on)), "c", 1, reason="asked to", by="tests")
+        except ConversationErased:
+            assert SECRET in str(list(store.events("f")))
+        else:
+            assert transactions > 3
+            return
+        assert [event.id for event in store.events("f")] == [*range(9)]
         assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
@@ -420,7 +477,7 @@ def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Ca
         plain.fork("c", 8, fork)
     operated = killing(recorder(), 1)
     with suppress(Killed):
-        detach(Store(operated).database, "f")
+        erase(Store(operated), "c", reason="asked to", detach_forks=True)
     store = Store(recorder(), encrypted)
     store.append("g", said("own"), expected_version=8)
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()

@@ -31,7 +31,6 @@ from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store, open_store, restore_store
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import detach
 from foldlog.eventstore.maintenance.erase import erase as erase_from
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import Views
@@ -251,10 +250,6 @@ def fork(place: Place) -> None:
     place.histories["fork"].fork(at=4, id="another")
 
 
-def leave_the_parent(place: Place) -> None:
-    detach(place.store.database, "fork")
-
-
 def change_the_key(place: Place) -> None:
     place.open_again(OTHER_KEYS)
     assert [each.problem for each in rekey(place.store)] == [None] * 3
@@ -285,7 +280,7 @@ def restore(place: Place) -> None:
 
 CHANGES: list[Change] = [
     retract, redact, redact_attributes, erase, erase_and_detach, use_the_id_again, use_the_id_for_a_fork, fork,
-    leave_the_parent, change_the_key, decrypt, restore,
+    change_the_key, decrypt, restore,
 ]  # fmt: skip
 
 
