@@ -275,6 +275,12 @@ def warn(message: str) -> None:
     _say("found", message)
 
 
+def matched_nothing() -> None:
+    """Keep that a filter or a search matches nothing: the command then ends with status 1, as grep does."""
+    global _found
+    _found = True
+
+
 def note(message: str) -> None:
     """Print what a person should know beside the result: one line on stderr."""
     _say("note", message)

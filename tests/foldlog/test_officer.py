@@ -145,7 +145,7 @@ def test_erase_takes_ids_attributes_and_an_age(foldlog, store, which, erased, st
     assert sorted(one["conversation"] for one in tried["conversations"]) == erased
     assert foldlog("log", "ben").status == 0, "a dry run erases nothing"
     ran = foldlog("erase", *which, "--reason", "asked to", "--yes", "--json")
-    assert ran.status == 0, ran.err
+    assert ran.status == (0 if erased else 1), ran.err
     told = ran.document
     assert sorted(one["conversation"] for one in told["conversations"]) == erased
     assert (told["stay"], told["holders"]) == ([], [])
@@ -448,7 +448,8 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     assert foldlog("import", "nadia-1.jsonl", "--conversation", "n").status == 0
     assert "the tombstone of the erased conversation 'nadia-1'" in foldlog(*given, "--no-vacuum").err
     assert foldlog("copy", "foldlog.db", "new.db", "n").status == 0
-    assert foldlog(*given, "--db", "new.db").status == 0
+    clean = foldlog(*given, "--db", "new.db")
+    assert (clean.status, clean.document["found"], clean.document["stay"]) == (1, [], [])
 
 
 def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp_path):
@@ -574,7 +575,7 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
     assert told[0].endswith("again/m.jsonl, which holds the text; rename that, and import or erase it again")
     Path("again").rename("moved")
     assert foldlog("erase", "m", *given).document["holders"] == [first]
-    assert foldlog("redact", "--matching", "again/m", *given).status == 0
+    assert foldlog("redact", "--matching", "again/m", *given).document["stay"] == []
 
 
 def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
@@ -589,7 +590,7 @@ def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
     Path("m.jsonl").unlink()
     words = re.findall(r"\w{9,}", min(re.findall(r"<script>(.*?)</script>", Path("r.html").read_text(), re.DOTALL)))
     ran = foldlog("redact", "--matching", max(words, key=words.count), "--reason", "r", "--yes", "--json")
-    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (0, [], [])
+    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (1, [], []), "nothing matches"
     ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert (ran.status, bool(ran.document["receipts"])) == (0, True)
     assert [name for name in ran.document["holders"] if "other" in name] == []
@@ -636,7 +637,7 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
     moved = [f"not in its place any more, {name}" for name in sorted({*holders, f"backup {tmp_path}/b.db"})]
     for named in (moved, []):
         ran = foldlog(*given)
-        assert (ran.status, ran.document["stay"], sorted(ran.document["holders"])) == (0, [], named), ran.err
+        assert (ran.status, ran.document["stay"], sorted(ran.document["holders"])) == (1, [], named), ran.err
 
 
 @pytest.mark.parametrize(
@@ -676,7 +677,7 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_p
     with api.open(tmp_path / "foldlog.db") as histories:
         left = [e for name in histories for e in histories[name].events() if "flowers" in repr(e)]
     assert left == []
-    assert (foldlog("verify").status, foldlog(*given).status, len(asked)) == (0, 0, 1)
+    assert (foldlog("verify").status, foldlog(*given).status, len(asked)) == (0, int("--matching" in named), 1)
 
 
 def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
@@ -848,3 +849,40 @@ def test_a_backup_that_is_used_as_a_store_does_not_name_itself(foldlog, store):
     assert foldlog("backup", "monday.db").status == 0
     ran = foldlog("erase", "ben", "--reason", "x", "--yes", "--json", "--db", "monday.db")
     assert (ran.status, ran.document["holders"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("erase", "--where", "user=u7", "--reason", "asked to", "--yes"),
+        ("erase", "--where", "user=u7", "--reason", "asked to", "--dry-run"),
+        ("erase", "--older-than", "90d", "--reason", "policy", "--yes"),
+        ("redact", "--where", "user=u7", "--matching", "said", "--reason", "asked to", "--yes"),
+        ("redact", "--matching", "no such text", "--reason", "asked to", "--yes"),
+        ("redact", "c", "--older-than", "90d", "--reason", "policy", "--dry-run"),
+        ("search", "nowhere"),
+        ("search", "words", "--kind", "error"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_filter_that_matches_nothing_ends_with_1(foldlog, command: tuple[str, ...], as_json: bool):
+    with api.open("sqlite:///foldlog.db") as histories:
+        histories["c"].append(said("words"))
+    ran = foldlog(*command, *(["--json"] if as_json else []))
+    assert ran.status == 1
+    if as_json:
+        assert isinstance(ran.document, dict)
+        assert not any(ran.document.get(name) for name in ("conversations", "receipts", "hits"))
+
+
+def test_a_filter_that_matches_something_ends_with_0(foldlog):
+    with api.open("sqlite:///foldlog.db") as histories:
+        for name in "ab":
+            histories[name].append(said("marigolds"))
+            histories[name].set_attributes(user="u7")
+    assert foldlog("search", "marigolds").status == 0
+    assert foldlog("redact", "a", "--where", "user=u7", "--reason", "asked to", "--yes", "--dry-run").status == 2
+    given = ("--matching", "marigolds", "--reason", "asked to", "--yes")
+    assert foldlog("redact", *given).status == 0
+    assert foldlog("redact", *given).status == 1, "nothing is left to redact"
+    assert foldlog("erase", "--where", "user=u7", "--reason", "asked to", "--yes").status == 0

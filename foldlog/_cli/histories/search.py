@@ -47,7 +47,7 @@ def run(
     """Search the texts of all conversations, best first.
 
     An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The page of a
-    conversation finds parts of words too.
+    conversation finds parts of words too. Exit status 1 if no event is found.
 
     The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
     build it; later ones add new events. It holds plain text, so that of an
@@ -92,6 +92,8 @@ def run(
             bool(within or kinds or since or until),
         )
         terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
+    if words and not hits:
+        terminal.matched_nothing()
     if not as_json and line != " ".join(words or ()):
         terminal.note(f"words in quotes are a phrase: {line}")
     if not as_json and len(hits) > limit:

@@ -62,6 +62,8 @@ def run(
     the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. With --older-than, a
     conversation stays, with a note, that gets a new event before its turn, or has a younger fork.
 
+    Exit status 1 if no conversation has the attributes, or none is that old.
+
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
     Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names
     backups, exports, reports, read models and imported files that may still hold them; the same command asks again.
@@ -113,6 +115,8 @@ def run(
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
     terminal.answer(document, "\n".join(told))
+    if not (gone or stay):
+        terminal.matched_nothing()
     for one in stay:
         (terminal.warn if before is None else terminal.note)(one.problem)
     if is_pending:

@@ -145,7 +145,8 @@ def run(
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
     it: events, ids, and of the store's file, the search index, known backups, exports, reports, audit databases, and
-    the files that were replaced or imported those with its bytes. It does not look into other stores.
+    the files that were replaced or imported those with its bytes. It does not look into other stores. Exit status 1 if
+    no event is found, or something still holds the text.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -194,6 +195,8 @@ def run(
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
+    if not (chosen.goes or chosen.records or receipts):
+        terminal.matched_nothing()
     unconfirmed = [*dict.fromkeys(unconfirmed)]
     is_left = bool(stay)
     stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in search.problems.items()]
