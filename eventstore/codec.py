@@ -252,7 +252,7 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 def _encoded_unknown(event: object) -> Encoded:
     """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object that is not one, and
-    ``InvalidEvent`` where a database refuses its columns, or its kind is known.
+    ``InvalidEvent`` where a database refuses its columns, its body is not a JSON object, or its kind is known.
     """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
@@ -274,6 +274,10 @@ def _encoded_unknown(event: object) -> Encoded:
         kind.encode()
     except UnicodeEncodeError:
         raise InvalidEvent(f"the kind {kind!r} is not Unicode text, so it cannot be stored") from None
+    try:
+        _parsed(event.body)
+    except Undecodable as error:
+        raise InvalidEvent(f"an UnknownEvent of kind {kind!r} cannot be stored: {error}") from None
     return Encoded(kind, schema, event.shown, event.is_structural, event.body, event)
 
 

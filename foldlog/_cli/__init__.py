@@ -14,7 +14,7 @@ The rules of every command:
     findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by ``terminal.note``; with
                 --json each is an object
     hints       a command that a message names is made by ``hints.command``: it names the store that was given
-    text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
+    text        ``terminal`` alone prints, and escapes every text, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
     first_day.py                                            what ``foldlog`` alone shows

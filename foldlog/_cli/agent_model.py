@@ -65,7 +65,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 def counted_words(model: LLM) -> str:
     """Say what counts tokens, as the end of a sentence that begins with them."""
-    name = terminal.printable(model.model, one_line=True)
+    name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"
     return f"as {model.tokenizer} counts them, since none is known for {name}"

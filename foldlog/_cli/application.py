@@ -124,7 +124,7 @@ def _tell_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        sys.stdout.write(f"foldlog {version('foldlog')}\n")
+        terminal.say(f"foldlog {version('foldlog')}")
         raise typer.Exit
 
 
@@ -300,7 +300,7 @@ def _explained(error: Exception) -> str:
         where = "" if error.filename is None else f" {error.filename}"
         return f"the system refused{where}: {error.strerror or error}"
     if os.environ.get("FOLDLOG_TRACEBACK"):
-        raise error
+        terminal.print_traceback(error)
     return (
         f"an unexpected error, {type(error).__name__}: {error}; please report it with the output of FOLDLOG_TRACEBACK=1"
     )

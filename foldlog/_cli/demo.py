@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 from msgspec.structs import replace
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import DEMO_DB, command, use_store
@@ -101,17 +100,18 @@ def _rounded(estimate: int) -> str:
 
 
 def _show(db: str, histories: Histories, *, added: bool) -> None:
-    history, store, console = histories[LIVE], histories.store, terminal.console()
+    history, store = histories[LIVE], histories.store
     view, events, imported = history.view(), list(history.events()), list(store.events(_IMPORTED))
     condensations = [(one, because(one, requests_before(store, LIVE, one.id))) for one in view.condensations]
     replaced = sum(map(is_structural, imported))  # imported condensations and requests are not recorded again
-    what, where = "imported into" if added else "already in", terminal.printable(without_password(db))
+    what, where = "imported into" if added else "already in", without_password(db)
     terminal.print_heading("A history")
-    console.print(
+    terminal.say(
         f"{len(imported):,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
         f"feature after another. Below, foldlog records the same work again as {LIVE} and condenses every View of more "
         f"than 80 events. This log has {len(events):,} events: {len(condensations)} condensations of foldlog take the "
-        f"place of {replaced} imported condensations and requests."
+        f"place of {replaced} imported condensations and requests.",
+        wraps=True,
     )
     lifetimes = history.lifetimes()
     logged = sum(one.tokens for one in lifetimes.events)
@@ -131,15 +131,15 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
     terminal.print_heading("What was forgotten, and why")
     for action, why in condensations:
         forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
-        console.print(f"  {action.id:>4}  forgot {forgotten} events: {why}")
+        terminal.say(f"  {action.id:>4}  forgot {forgotten} events: {why}", wraps=True)
     first, last = condensations[0][0].forgotten.intervals[-1]
     answer = history.why(next(event.id for event in events[first : last + 1] if isinstance(event, Observation)))
-    line = Text(f"\nevent {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", style="cyan")
-    console.print(line)
-    console.print(f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}")
+    terminal.say()
+    terminal.say((f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan"), wraps=True)
+    terminal.say(f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}", wraps=True)
     if answer.summary is not None:
-        told = terminal.printable(" ".join(answer.summary.content.split()), one_line=True)
-        console.print(Text(f"In its place: {told[:160]}…", style="magenta"))
+        told = " ".join(answer.summary.content.split())
+        terminal.say((f"In its place: {told[:160]}…", "magenta"), wraps=True)
     terminal.print_heading("Try next")
     commands = (
         (("list",), "all conversations"),
@@ -153,9 +153,12 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
     )
     # the command as the shell that this was started from finds it
     program = "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
-    typed = [terminal.printable(f"{program}{command(*words).removeprefix('foldlog')}") for words, _ in commands]
+    typed = [f"{program}{command(*words).removeprefix('foldlog')}" for words, _ in commands]
     room = max(map(len, typed))
-    narrow = terminal.has_edge() and console.width < 2 + room + 2 + max(len(what) for _, what in commands)
+    narrow = terminal.has_edge() and terminal.columns() < 2 + room + 2 + max(len(what) for _, what in commands)
     for shown, (_, what) in zip(typed, commands, strict=True):
-        between = "\n      " if narrow else " " * (room - len(shown) + 2)
-        console.print(f"  {shown}{between}{what}", soft_wrap=True)
+        if narrow:
+            terminal.say(f"  {shown}")
+            terminal.say(f"      {what}")
+        else:
+            terminal.say(f"  {shown:<{room}}  {what}")

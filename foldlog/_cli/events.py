@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,13 +13,9 @@ from foldlog._cli import terminal
 from foldlog._kinds import label
 from foldlog._values import parsed
 from foldlog._words import gist
-from foldlog._words.safe_text import printable
 from foldlog._words.texts import thinking_texts
 from foldlog._words.times import time_text
 from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events, said
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STYLES = {
     "system": "dim",
@@ -74,31 +70,26 @@ def event_moment(event: Event, recorded_at: datetime) -> str:
     """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
     Empty if the event has no time.
     """
-    return printable(time_text(event, recorded_at) or "", one_line=True).replace("T", " ", 1)[:19]
+    return (time_text(event, recorded_at) or "").replace("T", " ", 1)[:19]
 
 
 _Part = tuple[str, str]
 """Heading and text."""
 
 
-def show_event(console: Console, event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
+def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
-    from rich.text import Text
-
     (number, _), kind = event_spans(event)
-    heading = Text.assemble((number, "bold"), kind)
-    heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
-    console.print(heading, soft_wrap=not terminal.has_edge())
+    terminal.say((number, "bold"), kind, (event_moment(event, recorded_at) or "no time of its own", "dim"), wraps=True)
     why = "by figures: it is a copy, or an import took it back, which its source no longer has, or has again"
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_facts(event, recorded_at), *back):
-        line = Text.assemble((f"{name:>15}  ", "dim"), terminal.printable(value, one_line=True))
-        console.print(line, soft_wrap=not terminal.has_edge())
+        terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
     for name, text in _parts(event):
         if name:
-            console.print(Text(f"{name:>15}:", style="dim"), soft_wrap=True)
-        terminal.print_indented(console, Text(terminal.printable(text)), 8)
-    console.print()
+            terminal.say((f"{name:>15}:", "dim"))
+        terminal.print_indented(8, text)
+    terminal.say()
 
 
 def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:

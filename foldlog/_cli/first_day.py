@@ -20,20 +20,22 @@ def welcome(commands: Mapping[str, str]) -> None:
     """Print these commands, each with the beginning of its help, and the store that they use without ``--db``."""
     for name, described in commands.items():
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
-    terminal.say("  foldlog --help  All commands\n")
+    terminal.say("  foldlog --help  All commands")
+    terminal.say()
     chosen = os.environ.get("FOLDLOG_DB") or DEFAULT_DB
     db = next((one for one in (chosen, DEMO_DB) if _is_there(one)), None)
     if db is None:
-        named = terminal.printable(store_name(chosen))
-        terminal.console().print(
-            f"There is no {named} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours."
+        terminal.say(
+            f"There is no {store_name(chosen)} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' "
+            f"yours.",
+            wraps=True,
         )
         return
     use_store(db)
     with open_existing(db) as store:
         found = sum(row.erased_at is None for row in islice(listed(store), _COUNTED))
     more = " or more" if found == _COUNTED else ""
-    kept = f"{count(found, 'history', 'histories')}{more} in {terminal.printable(store_name(db))}"
+    kept = f"{count(found, 'history', 'histories')}{more} in {store_name(db)}"
     terminal.say(f"{kept}: '{command('list')}'")
 
 

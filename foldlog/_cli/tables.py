@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -10,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, console, cut, has_edge
+from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, printable, say
 
 _GAP = "  "
 _PAGE = 1_000
@@ -46,8 +45,8 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     out, rows, places = PrintedLines(), iter(rows), list[int]()
     widths = [0] * len(columns)
     style, told = "bold", dict[str, None]()  # of the headings; what is said below
-    while page := list(islice(rows, _PAGE)):
-        shown = [[column.heading for column in columns], *page] if style else page
+    while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
+        shown = [[printable(column.heading, one_line=True) for column in columns], *page] if style else page
         sizes = [[*map(cell_len, row[: len(columns)])] for row in shown]
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
@@ -59,7 +58,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
             laid = zip(places, fitted, its, strict=True)
             padded = [_padded(row[n], size[n], width, column.justify) for n, width, column in laid]
             if size[places[0]] > fitted[0]:
-                sys.stdout.write(f"{row[places[0]]}\n")
+                out.write(row[places[0]], is_cut=False)
                 padded[0] = " " * fitted[0]
             below = row[-1] if len(row) > len(columns) and row[-1] else ""
             line = _GAP.join(padded)
@@ -72,7 +71,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     if gone := ", ".join(column.heading for n, column in enumerate(columns) if places and n not in places):
         told[f"a wider terminal, or --json, also shows: {gone}"] = None
     if told:
-        console().print(f"{_GAP}{'; '.join(told)}", style="dim", soft_wrap=not has_edge())
+        say((f"{_GAP}{'; '.join(told)}", "dim"), wraps=True)
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

@@ -1,5 +1,7 @@
-"""Print words on a terminal, and documents for programs. Text of a history goes through ``printable``, so that no
-history steers the terminal.
+"""Print words on a terminal, and documents for programs. No other file of the command writes to stdout or stderr.
+
+Text and markup have different types: any text may come from a history, a model or a file, so each function here escapes
+it (``Span``), and only a style, which is never made of such text, changes how it looks.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 
     from foldlog._documents import Document
 
+Span = str | tuple[str, str]
+"""A text, or a text with a style of rich. The text is escaped where it is printed, so that it cannot steer a terminal,
+nor begin a line where one line is printed.
+"""
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print nothing."""
 
@@ -85,7 +92,7 @@ def prepare(*, as_json: bool) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def console() -> Console:
+def _console() -> Console:
     """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or 120 columns."""
     from rich.console import Console
 
@@ -96,6 +103,21 @@ def console() -> Console:
     return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
 
 
+def columns() -> int:
+    """Return the number of columns of the console."""
+    return _console().width
+
+
+def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    for span in spans:
+        shown, style = (span, "") if isinstance(span, str) else span
+        text.append(printable(shown, one_line=one_line), style)
+    return text
+
+
 def has_edge() -> bool:
     """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no
     line is cut.
@@ -103,54 +125,68 @@ def has_edge() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def say(line: str | Text) -> None:
-    """Print one line for a person, in which a terminal breaks no word: an id and a command can be copied."""
-    console().print(line, soft_wrap=True)
+def say(*spans: Span, wraps: bool = False) -> None:
+    """Print one line for a person. A terminal breaks no word of it, so that an id and a command can be copied;
+    ``wraps``: it is a sentence, and a terminal breaks it between words.
+    """
+    wraps = wraps and has_edge()
+    if wraps or not all(isinstance(span, str) for span in spans):
+        _console().print(_text(spans), soft_wrap=not wraps)
+    else:  # without rich, which takes as long to import as a short command
+        sys.stdout.write("".join([*(printable(str(span), one_line=True) for span in spans), "\n"]))
 
 
-def answer(document: Document, told: str | Callable[[], object]) -> None:
-    """Print the outcome of a command: with ``--json`` its document; for people a line, or in the pager what ``told``
-    prints.
+def answer(document: Document, told: str | Sequence[str] | Callable[[], object]) -> None:
+    """Print the outcome of a command: with ``--json`` its document; for people a line, or lines, or in the pager what
+    ``told`` prints.
     """
     if _as_json:
         emit(document)
-    elif isinstance(told, str):
-        say(told)
-    else:
+    elif callable(told):
         with paged():
             told()
+    else:
+        for line in (told,) if isinstance(told, str) else told:
+            say(line)
 
 
 def print_summary(text: str, columns: int) -> None:
     """Print the text of a summary with its own line breaks, indented."""
-    from rich.text import Text
-
-    print_indented(console(), Text("\n".join(printable(text).splitlines()), style="magenta"), columns)
+    print_indented(columns, ("\n".join(printable(text).splitlines()), "magenta"))
 
 
-def print_indented(console: Console, text: Text, columns: int) -> None:
-    """Print lines of text, indented. Wrap them where the terminal ends; elsewhere leave them unchanged."""
+def print_indented(columns: int, *spans: Span) -> None:
+    """Print text with its own line breaks, indented. Wrap it where the terminal ends; elsewhere leave it unchanged."""
+    text = _text(spans, one_line=False)
     if has_edge():
         from rich.padding import Padding
 
-        console.print(Padding(text, (0, 0, 0, columns)))
+        _console().print(Padding(text, (0, 0, 0, columns)))
         return
     for line in text.split(allow_blank=True):
-        console.print(" " * columns, line, sep="", soft_wrap=True)
+        _console().print(" " * columns, line, sep="", soft_wrap=True)
+
+
+def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]], *, whole_names: bool = False) -> None:
+    """Print pairs in two columns, the second wrapped where the terminal ends; ``whole_names``: the first never is."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=whole_names)
+    for name, value in rows:
+        table.add_row(_text(name), _text(value))
+    _console().print(table)
 
 
 def print_heading(text: str) -> None:
     """Print an empty line and a heading."""
-    from rich.text import Text
-
-    console().print(Text(f"\n{text}", style="bold"))
+    say()
+    say((text, "bold"), wraps=True)
 
 
 class PrintedLines:
     """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the number of columns of a
-    line; ``UNLIMITED`` unless stdout is a terminal.
-
-    It writes a line to stdout at once.
+    line; ``UNLIMITED`` unless stdout is a terminal. A line is written to stdout at once.
 
     rich would lay it out span by span, which takes 0.1 ms for each line.
     """
@@ -158,21 +194,23 @@ class PrintedLines:
     def __init__(self) -> None:
         from rich.console import COLOR_SYSTEMS
 
-        self._console = console()
+        self._console = _console()
         self.width = self._console.width if has_edge() else UNLIMITED
         self._colours = None if self._console.color_system is None else COLOR_SYSTEMS[self._console.color_system]
 
-    def write(self, *spans: tuple[str, str]) -> None:
-        """Write one line of spans, each a text without line breaks and its style."""
+    def write(self, *spans: Span, is_cut: bool = True) -> None:
+        """Write one line; without ``is_cut``, whole."""
         from rich.style import Style
 
-        text = "".join([text for text, _ in spans])
-        room = self.width
+        parts = [(span, "") if isinstance(span, str) else span for span in spans]
+        parts = [(printable(text, one_line=True), style) for text, style in parts]
+        text = "".join([text for text, _ in parts])
+        room = self.width if is_cut else UNLIMITED
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = cut(text, room)
         if self._colours is not None:
             shown, text = text, ""
-            for span, style in spans:
+            for span, style in parts:
                 its = Style.parse(style)
                 its = its.without_color if self._console.no_color else its
                 text += its.render(shown[: len(span)], color_system=self._colours)
@@ -184,7 +222,7 @@ def print_values(values: Mapping[str, str]) -> None:
     """Print a line for each name and its value."""
     lines = PrintedLines()
     for name, value in values.items():
-        lines.write((f"{printable(name, one_line=True)}  ", "bold"), (printable(value, one_line=True), ""))
+        lines.write((f"{name}  ", "bold"), value)
 
 
 def cut(text: str, room: int) -> str:
@@ -203,7 +241,6 @@ def _progress() -> Progress:
         ProgressColumn,
         SpinnerColumn,
         Task,
-        TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
@@ -213,16 +250,20 @@ def _progress() -> Progress:
         def render(self, task: Task) -> Text:
             return Text("") if task.total is None or task.time_remaining is None else super().render(task)
 
+    class Description(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return _text([task.description])
+
     class Count(ProgressColumn):
         def render(self, task: Task) -> Text:
             unit = task.fields.get("unit", "")
             of = "" if task.total is None else f" of {task.total:,.0f}"
-            return Text(f"{task.completed:,.0f}{of} {unit}" if unit else "")
+            return _text([f"{task.completed:,.0f}{of} {unit}" if unit else ""])
 
     hidden = not sys.stderr.isatty()
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
+        Description(),
         BarColumn(),
         Count(),
         TimeElapsedColumn(),
@@ -244,14 +285,16 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
         yield partial(bars.update, bars.add_task(what, unit=unit, total=total))
 
 
-def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
-    """Show what an act is about. Raise ``Refused`` unless a person in a terminal agrees."""
+def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -> None:
+    """Show what an act is about, in lines. Raise ``Refused`` unless a person in a terminal agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
             f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
             f"question"
         )
-    sys.stderr.write(f"{shown}\n{question} [y/N] ")
+    for line in shown:
+        sys.stderr.write(f"{printable(line, one_line=True)}\n")
+    sys.stderr.write(f"{printable(question, one_line=True)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused(f"{of} stays as it is; nothing was {done}")
@@ -266,6 +309,11 @@ def complain(message: str) -> None:
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
+
+
+def print_traceback(error: Exception) -> None:
+    """Print where an error comes from, on stderr."""
+    sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 
 def warn(message: str) -> None:

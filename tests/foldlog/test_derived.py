@@ -14,7 +14,7 @@ from foldlog._reports.audit_database import AuditTables
 from foldlog._search import SearchIndex
 from foldlog._search.postgres_tables import PostgresTables
 from foldlog._search.sqlite_tables import SQLiteTables
-from foldlog.eventstore import ANY_VERSION, Message, Recorded, Store, StoreUnavailable, UnknownEvent, open_store
+from foldlog.eventstore import ANY_VERSION, Message, Recorded, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 
@@ -152,13 +152,6 @@ def test_a_text_that_the_database_refuses_is_left_out_alone(
     derived.catch_up()
     assert texts(derived) == ["a word after", "a word before"]
     assert left_out(derived) == [("c", 1)]
-
-
-def test_an_unknown_event_with_bytes_that_are_no_text_stops_no_follower(derived: Derived, store: Store):
-    odd = UnknownEvent(stored_kind="of.another.version", stored_schema=1, body=b"\xff\xfe")
-    store.append("c", [odd, Message(source="user", content="a word")], expected_version=ANY_VERSION)
-    derived.catch_up()
-    assert texts(derived) == ["a word"]
 
 
 def test_rows_are_added_together_or_one_by_one():

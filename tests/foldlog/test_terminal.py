@@ -1,11 +1,14 @@
 """Words on a terminal, and documents for programs."""
 
+import ast
 import contextlib
 import io
 import json
+import logging
 import re
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +19,14 @@ from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.text import Text
 
+from foldlog import open as open_histories
 from foldlog._cli import terminal
+from foldlog._cli.outcome import Refused
+from foldlog._cli.tables import Column, print_rows
 from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._documents import Document
 from foldlog._words.safe_text import well_formed
-from foldlog.eventstore import Message, open_store
+from foldlog.eventstore import Action, Annotation, Message, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 
@@ -140,7 +146,7 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     )
     there.print(Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis")
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "console", lambda: there)
+        patch.setattr(terminal, "_console", lambda: there)
         patch.setenv("COLUMNS", "60")
         lines = PrintedLines()
         expected_length = len(expected.getvalue())
@@ -204,3 +210,147 @@ def test_who_waits_for_a_server_that_is_away_is_told_for_how_long(foldlog):
     first, error = map(json.loads, ran.err.splitlines())
     assert (ran.status, first["level"], error["level"]) == (2, "note", "error")
     assert first["message"].endswith("; trying again for up to 1 s (patience_s in the URL)")
+
+
+HOSTILE = "name\x1b]0;pwned\x07\x1b[2J\u202e\u2028\r\x9b"
+ONE_LINE = f"{HOSTILE}\nfoldlog: error: a line of its own"
+CLI = Path(terminal.__file__).parent
+PRINTS = {
+    "say": lambda: (terminal.say(ONE_LINE), terminal.say(ONE_LINE, (ONE_LINE, "bold"), wraps=True)),
+    "answer": lambda: (
+        terminal.answer(Listed(head=1, items=[]), ONE_LINE),
+        terminal.answer(Listed(head=1, items=[]), [ONE_LINE, ONE_LINE]),
+    ),
+    "print_summary": lambda: terminal.print_summary(HOSTILE, 4),
+    "print_indented": lambda: terminal.print_indented(4, HOSTILE, (HOSTILE, "bold")),
+    "print_grid": lambda: terminal.print_grid([([ONE_LINE, (ONE_LINE, "bold")], [ONE_LINE])]),
+    "print_heading": lambda: terminal.print_heading(ONE_LINE),
+    "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),
+    "PrintedLines": lambda: PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
+    "print_rows": lambda: print_rows([Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE, ONE_LINE]]),
+    "confirm": lambda: terminal.confirm("erase", "erased", [ONE_LINE], ONE_LINE, ONE_LINE),
+    "complain": lambda: terminal.complain(ONE_LINE),
+    "warn": lambda: terminal.warn(ONE_LINE),
+    "note": lambda: terminal.note(ONE_LINE),
+    "print_traceback": lambda: terminal.print_traceback(RuntimeError(HOSTILE)),
+    "unread": lambda: (terminal.unread(ONE_LINE), terminal.has_found()),
+    "working": lambda: enter(terminal.working(ONE_LINE, ONE_LINE, 2)),
+    "emit": lambda: terminal.emit(Listed(head=1, items=[{ONE_LINE: ONE_LINE}])),
+    "emit_list": lambda: emit_list(Listed(head=1, items=iter([{ONE_LINE: ONE_LINE}]))),
+    "logging": lambda: logging.getLogger("foldlog.a").warning("%s", ONE_LINE),
+}
+RETURNS = {
+    "matched_nothing",
+    "about",
+    "cut",
+    "paged",
+    "has_found",
+    "columns",
+    "has_edge",
+    "completed",
+    "prepare",
+    "print_rows",
+}
+"""Functions of the module that print nothing that they are given, or that are in ``PRINTS`` by another name."""
+
+
+def enter(working):
+    with working as update:
+        update(description=ONE_LINE, unit=ONE_LINE)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_whatever_prints_escapes_what_it_prints(name, is_terminal, capsys, monkeypatch):
+    monkeypatch.setattr(terminal, "_found", False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setenv("PAGER", "cat")
+    monkeypatch.setenv("COLUMNS", "60") if is_terminal else monkeypatch.delenv("COLUMNS", raising=False)
+    logging.getLogger("foldlog").addHandler(terminal._NOTES)
+    try:
+        with contextlib.suppress(Refused):
+            PRINTS[name]()
+    finally:
+        logging.getLogger("foldlog").removeHandler(terminal._NOTES)
+    out, err = capsys.readouterr()
+    printed = re.sub(r"\x1b\[[0-9;?]*[A-Zabf-m]", "", out + err)  # what rich makes of styles and of the bar
+    assert is_terminal or printed or name in ("confirm", "working")
+    assert not set(printed) & {*STEERING} - {"\r"}
+    assert not any(line.startswith("foldlog: error: a line of its own") for line in printed.splitlines())
+
+
+def test_no_function_that_prints_is_left_out():
+    functions = {
+        node.name
+        for node in ast.parse(Path(terminal.__file__).read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+    assert functions - PRINTS.keys() - RETURNS == {"StdoutFailed"}
+
+
+def test_no_other_file_of_the_command_prints():
+    """So no text comes to a terminal but as the type that is escaped: the rule is of types, not of memory."""
+    found = []
+    for path in sorted(CLI.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            place = (path.relative_to(CLI).as_posix(), ast.unparse(node))
+            match node:
+                case ast.Call(func=ast.Name(id="print")):
+                    found.append(place)
+                case ast.Attribute(value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"), attr=used):
+                    if used not in ("isatty", "flush", "fileno", "encoding"):
+                        found.append(place)
+                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in ("rich", "click"):
+                    found.append(place)
+                case ast.Import(names=names) if any(name.name.partition(".")[0] == "rich" for name in names):
+                    found.append(place)
+    assert [place for place in found if place[0] != "terminal.py"] == [
+        ("__init__.py", "sys.stderr.write"),  # a constant: nothing more is imported where Ctrl-C comes at once
+        ("histories/export.py", "sys.stdout.buffer"),  # the bytes of a file: JSON, or escaped on a terminal
+        ("tables.py", "from rich.cells import cell_len"),  # how wide a text is
+    ]
+
+
+def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal(foldlog, monkeypatch):
+    def fails(*given):
+        raise RuntimeError(ONE_LINE)
+
+    monkeypatch.setattr("foldlog._cli.histories.list.open_existing", fails)
+    for value in ("", "1"):
+        monkeypatch.setenv("FOLDLOG_TRACEBACK", value)
+        ran = foldlog("list")
+        assert ("Traceback" in ran.err, "pwned" in ran.err) == (value == "1", True)
+        assert not set(ran.err) & {*STEERING}
+
+
+EVENTS = {
+    "argument": Action(tool="t", call_id="1", arguments={HOSTILE: "1\n2"}),
+    "tool": Action(tool=HOSTILE, call_id=HOSTILE, arguments={HOSTILE: {HOSTILE: HOSTILE}}),
+    "part": Message(source="user", content=[{"type": HOSTILE, HOSTILE: HOSTILE}, {"type": "text", "text": HOSTILE}]),
+    "data": Annotation(name=HOSTILE, data={HOSTILE: [HOSTILE]}, meta={HOSTILE: HOSTILE}, extra={HOSTILE: HOSTILE}),
+    "unknown": UnknownEvent(
+        stored_kind=HOSTILE.replace("\ud800", ""), stored_schema=1, body=json.dumps({HOSTILE: HOSTILE}).encode()
+    ),
+    "origin": Message(source="user", content="x", origin=Origin(format=HOSTILE, id=HOSTILE, time=HOSTILE)),
+    HOSTILE: Message(source="user", content=HOSTILE),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_name_of_an_event_steers_a_terminal(foldlog, name):
+    with open_histories("foldlog.db") as histories:
+        histories.create(name, {"title": HOSTILE, "user": HOSTILE}).append(EVENTS[name])
+    for typed in (
+        ["show", name, "1"],
+        ["log", name],
+        ["log", name, "--full"],
+        ["view", name],
+        ["stats", name],
+        ["list"],
+    ):
+        ran = foldlog(*typed)
+        assert ran.status == 0, ran.err
+        assert not set(ran.out + ran.err) & {*STEERING}, typed

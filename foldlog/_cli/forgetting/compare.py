@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
@@ -103,7 +102,7 @@ def run(
     )
     terminal.answer(document, lambda: _show(conversation, version, model, counter, rows, verdict))
     if html is not None and not as_json:
-        terminal.say(f"The Views over time: {terminal.printable(str(html))}")
+        terminal.say(f"The Views over time: {html}")
     if called is not None:
         terminal.note(
             f"its replies are of {called}; to count and price as that one: --agent-model {shlex.quote(called)}"
@@ -257,28 +256,27 @@ def _show(
     rows: list[StrategyFiguresDocument],
     verdict: list[str],
 ) -> None:
-    console = terminal.console()
     name = terminal.typed_id(conversation)
     calls = count(rows[0].turns, "call")
-    console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
+    terminal.say((f"{name}: {count(version, 'event')}, {calls} of the agent's model", "bold"), wraps=True)
     for line in verdict:
-        console.print(terminal.printable(line, one_line=True))
-    console.print()
-    names = (terminal.printable(row.strategy, one_line=True) for row in rows)
+        terminal.say(line, wraps=True)
+    terminal.say()
+    names = (row.strategy for row in rows)
     columns = (Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names))
     print_rows((Column(""), *columns), figure_rows(rows, counter)[1:])
     for row in rows:
         if row.missing:
-            console.print(terminal.printable(f"{row.strategy} did not show {_missing(row)}", one_line=True))
+            terminal.say(f"{row.strategy} did not show {_missing(row)}", wraps=True)
     if counter is None:
-        console.print(f"Tokens are estimated: ≈. To count them: {install_command('llm')}")
+        terminal.say(f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True)
         return
-    console.print(f"Tokens {counted_words(counter)}. No history was changed.")
+    terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
     if model is None:
-        console.print("Limits of condensers are estimated, as for an agent without agent_llm.")
+        terminal.say("Limits of condensers are estimated, as for an agent without agent_llm.", wraps=True)
     else:
-        name = terminal.printable(repr(model.model), one_line=True)
-        console.print(Text(f"An agent counts its limits so only with agent_llm=LLM(LLMConfig(model={name}))."))
+        counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
+        terminal.say(f"An agent counts its limits so only with {counted_so}.", wraps=True)
 
 
 def figure_rows(rows: list[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:

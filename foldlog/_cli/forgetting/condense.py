@@ -8,8 +8,6 @@ from typing import Annotated, NamedTuple
 
 import typer
 from msgspec.structs import replace
-from rich.table import Table
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
@@ -190,7 +188,7 @@ def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
 
 def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> None:
     action, before, after, requests = made
-    condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
+    condenser = action.metadata.get("condenser", "one without a name")
     name = terminal.typed_id(conversation)
     still = {event.id for event in after}
     gone = [event.id for event in before if event.id not in still]
@@ -208,12 +206,8 @@ def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counte
     instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
     rows.append(("instead", instead))
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
-    console = terminal.console()
-    console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for heading, text in rows:
-        table.add_row(Text(f"  {heading}", style="dim"), text)
-    console.print(table)
+    terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
+    terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
     if found is not None:
         terminal.print_summary(found[1].content, 11)
 
@@ -222,6 +216,6 @@ def _cost(spent: SpendingDocument) -> str:
     if not spent.calls:
         return "nothing: no model was asked"
     price = "price unknown" if spent.cost is None else cost_words(spent.cost)
-    asked = f"{count(spent.calls, 'call')} of {terminal.printable(', '.join(spent.models), one_line=True)}"
+    asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
     failed = f", {spent.failed} unusable" if spent.failed else ""
     return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"

@@ -6,9 +6,6 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
@@ -24,7 +21,7 @@ def run(as_json: AsJson = False) -> None:
     Example: foldlog condensers
     """
     strategies = StrategiesDocument(condensers=tuple(map(strategy_of, list_strategies())))
-    terminal.answer(strategies, lambda: _show(terminal.console(), strategies.condensers))
+    terminal.answer(strategies, lambda: _show(strategies.condensers))
 
 
 def strategy_of(config_type: type[CondenserConfig]) -> StrategyDocument:
@@ -51,22 +48,19 @@ def _parameter(name: str, field: FieldInfo) -> ParameterDocument:
     )
 
 
-def _show(console: Console, strategies: tuple[StrategyDocument, ...]) -> None:
+def _show(strategies: tuple[StrategyDocument, ...]) -> None:
     for strategy in strategies:
         also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
         only = "" if strategy.handles_requests else "  not for condense"
-        console.print(Text.assemble((strategy.type, "bold cyan"), (also + only, "dim")))
-        terminal.print_indented(console, Text(strategy.description), 2)
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True)
-        for parameter in strategy.parameters:
-            name, kind = (f"    {parameter.name}", "cyan"), parameter.type
-            if parameter.required:
-                given, kind = Text.assemble(name), f"{kind}, required"
-            else:
-                given = Text.assemble(name, f" = {parameter.default!r}")
-            table.add_row(given, Text.assemble(parameter.description, (f" ({kind})", "dim")))
-        if strategy.parameters:
-            console.print(table)
-        console.print()
-    console.print("To try one on a conversation: foldlog compare ID --config FILE")
+        terminal.say((strategy.type, "bold cyan"), (also + only, "dim"), wraps=True)
+        terminal.print_indented(2, strategy.description)
+        terminal.print_grid(map(_row, strategy.parameters), whole_names=True)
+        terminal.say()
+    terminal.say("To try one on a conversation: foldlog compare ID --config FILE", wraps=True)
+
+
+def _row(parameter: ParameterDocument) -> tuple[list[terminal.Span], list[terminal.Span]]:
+    name, kind = (f"    {parameter.name}", "cyan"), parameter.type
+    if parameter.required:
+        return [name], [parameter.description, (f" ({kind}, required)", "dim")]
+    return [name, f" = {parameter.default!r}"], [parameter.description, (f" ({kind})", "dim")]

@@ -70,7 +70,7 @@ def run(
                 conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
             )
             told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
-            terminal.answer(document, terminal.printable(told, one_line=True))
+            terminal.answer(document, told)
         elif as_json:
             read = streamed(_readable(records, findings))
             terminal.emit_list(
@@ -103,7 +103,8 @@ def _write(file: BinaryIO, records: Iterable[Any], format: str) -> int:
     if document is not None:
         held = list(records)
         content = document(held)
-        file.write((content if isinstance(content, str) else _line(content)).encode())
+        text = content if isinstance(content, str) else _line(content)
+        file.write((terminal.printable(text) if file.isatty() else text).encode())
         return len(held)
     number = 0
     for record in records:

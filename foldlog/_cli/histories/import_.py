@@ -131,7 +131,7 @@ def run(
         _warn(elsewhere, len(elsewhere), "these paths")
         for what, paths in (_LEFT_OUT, sources.left_out), (_NOT_OPENED, sources.not_opened):
             if paths:
-                first = ", ".join(terminal.printable(named(path), one_line=True) for path in paths[:_LEFT_OUT_NAMED])
+                first = ", ".join(named(path) for path in paths[:_LEFT_OUT_NAMED])
                 rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
                 terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
         left_out = bool(sources.left_out) + bool(sources.not_opened)
@@ -165,7 +165,7 @@ def _sum_up(
     copied = sum(_copies(store, one) for one in imported if one.added and formats()[one.format].says_again)
     copies = f", {copied:,} of them copies that no figure counts" if copied else ""
     end = f"; {told}, named above." if told else "."
-    terminal.console().print(f"{events} added to {terminal.printable(store_name(db))}{copies}{end}")
+    terminal.say(f"{events} added to {store_name(db)}{copies}{end}", wraps=True)
 
 
 def _copies(store: Store, one: ImportedDocument) -> int:
@@ -316,7 +316,7 @@ def _imported(
 ) -> ImportedDocument:
     """Import one history. A problem of this history alone is a finding."""
     name = source.name if conversation is None else conversation
-    update(description=terminal.printable(name, one_line=True)[:40])
+    update(description=name[:40])
     imported, refused = Imported(name, 0, 0, format=source.format), []
     try:
         counted = partial(_counted, update=update)

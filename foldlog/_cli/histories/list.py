@@ -205,7 +205,7 @@ class _Aside:
             problem = next(iter(self.locked.values()))
             terminal.note(f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}")
         if with_costs and (named := [models for models in self.unpriced if models]):
-            models = ", ".join(sorted({terminal.printable(model) for each in named for model in each}))
+            models = ", ".join(sorted({model for each in named for model in each}))
             what = f"{count(len(named), 'unknown cost')}: the models have no price"
             terminal.note(f"{what} ({models}): {prices_hint()}")
         if with_costs and (silent := self.unpriced.count(set())):
@@ -326,14 +326,13 @@ def _show_none(
         for _, one in KeptSums(store).of(listed(store), whole=False) if unknown else ():
             unknown.difference_update(one.overview.attributes or ())
         if unknown:
-            named = terminal.printable(", ".join(sorted(unknown)), one_line=True)
+            named = ", ".join(sorted(unknown))
             how = command("attributes", "ID", "--set", "NAME=VALUE")
             said += (
                 f" None has an attribute {named}: an application sets it, or '{how}'. --match finds titles and formats."
             )
     else:
-        where = terminal.printable(store_name(db))
-        said = f"No conversations in {where}. Import some: {command('import', 'PATH')}"
+        said = f"No conversations in {store_name(db)}. Import some: {command('import', 'PATH')}"
     terminal.say(said)
 
 
@@ -413,9 +412,9 @@ def _last_cells(line: _Line) -> list[str]:
     if one.erased_at is not None:
         return ["", ""]
     at = one.last_event_at or ""
-    activity = terminal.printable(at, one_line=True).replace("T", " ", 1)[:16]
+    activity = at.replace("T", " ", 1)[:16]
     activity += "" if not at or at.endswith("+00:00") else _NAIVE
-    return [activity, terminal.cut(terminal.printable(_told(one), one_line=True), _TOLD_MAX)]
+    return [activity, terminal.cut(_told(one), _TOLD_MAX)]
 
 
 def _told(one: ConversationDocument) -> str:
@@ -457,18 +456,18 @@ def _list_followers(db: str) -> None:
 
 
 def _show_followers(status: FollowersDocument) -> None:
-    console, holder = terminal.console(), status.held_by
+    holder = status.held_by
     standbys = status.synchronous_standby_names or "no standby"
-    console.print(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})")
+    terminal.say(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})", wraps=True)
     held = (
         f"{count(status.held_back, 'event')} held back by a transaction {count(status.horizon_age, 'transaction')} old"
     )
-    console.print(held if status.horizon_age else "nothing is held back")
+    terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
     if holder is not None:
-        name = terminal.printable(holder.application or "?", one_line=True)
-        console.print(
-            f"  it is of {name}, pid {holder.pid or '-'}, {holder.state}, and began {holder.age_s:,.1f} s ago"
+        terminal.say(
+            f"  it is of {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state}, and began "
+            f"{holder.age_s:,.1f} s ago",
+            wraps=True,
         )
     for lag in status.followers:
-        name = terminal.printable(lag.follower, one_line=True)
-        console.print(f"follower {name}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s")
+        terminal.say(f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s", wraps=True)

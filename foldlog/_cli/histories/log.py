@@ -162,20 +162,19 @@ class _Reading:
 
 def _show(events: Iterable[Logged], borders: list[Border], reading: _Reading, stop: int | None, *, full: bool) -> None:
     """Print the events, with a line where each fork begins: before its first event, or after the last shared one."""
-    console, lines = terminal.console(), terminal.PrintedLines()
+    lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
 
     def pass_borders(version: int) -> None:
         while borders and borders[0].version <= version:
             border = borders.pop(0)
-            parent = terminal.printable(border.parent, one_line=True)
-            write((f"{'':>8}fork of {parent} at version {border.version:,}", "bold"))
+            write((f"{'':>8}fork of {border.parent} at version {border.version:,}", "bold"))
 
     for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
         pass_borders(event.id)
         uncounted = reading.is_uncounted(event)
         if full:
-            show_event(console, event, recorded_at, is_uncounted=uncounted)
+            show_event(event, recorded_at, is_uncounted=uncounted)
             continue
         kind = label(event)
         style = "" if (event.shown or is_structural(event)) and not uncounted else "dim "

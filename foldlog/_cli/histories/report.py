@@ -46,7 +46,7 @@ def run(
             size = write(progress=lambda done: update(completed=done))
     told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
     document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
-    terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}")
+    terminal.answer(document, f"{path}: {told}")
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import STYLES, moment_words
@@ -129,18 +128,18 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
     if not hits:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"
-        terminal.console().print(f"{which} has all these words.")
+        terminal.say(f"{which} has all these words.", wraps=True)
     for hit in hits:
         name = terminal.typed_id(hit.conversation)
         at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
-        terminal.say(Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")))
-        terminal.print_indented(terminal.console(), _highlighted(hit), 4)
+        terminal.say((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim"))
+        terminal.print_indented(4, *_highlighted(hit))
 
 
-def _highlighted(hit: Hit) -> Text:
-    text, end = Text(), 0
+def _highlighted(hit: Hit) -> Iterator[terminal.Span]:
+    end = 0
     for start, stop in hit.highlights:
-        text.append(terminal.printable(hit.snippet[end:start], one_line=True))
-        text.append(terminal.printable(hit.snippet[start:stop], one_line=True), style="bold yellow")
+        yield hit.snippet[end:start]
+        yield hit.snippet[start:stop], "bold yellow"
         end = stop
-    return text.append(terminal.printable(hit.snippet[end:], one_line=True))
+    yield hit.snippet[end:]

@@ -16,7 +16,7 @@ from foldlog._cli.hints import completed
 from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
-from foldlog._cli.terminal import note
+from foldlog._cli.terminal import note, say
 from foldlog.eventstore import install_command
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -91,7 +91,7 @@ def run(
         everywhere = host in _EVERYWHERE
         address = next(iter(names), "localhost") if everywhere else host
         shown = f"[{address}]" if ":" in address else address
-        sys.stdout.write(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}\n")
+        say(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}")
         sys.stdout.flush()
         note("open this address in a browser; Ctrl-C ends the server")
         if everywhere and not names:

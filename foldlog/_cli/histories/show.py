@@ -39,4 +39,4 @@ def run(conversation: ConversationId, event: EventId, db: Db = DEFAULT_DB, as_js
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         told = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
-    terminal.answer(document, lambda: show_event(terminal.console(), told, recorded_at))
+    terminal.answer(document, lambda: show_event(told, recorded_at))

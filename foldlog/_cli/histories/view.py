@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, event_spans
@@ -93,7 +92,7 @@ def _show(name: str, found: Sent, start: int) -> None:
     title += f"; by {found.rules}" if found.rules else ""
     title += "; a condensation is asked for" if view.unhandled_condensation_request else ""
     with paged():
-        terminal.console().print(Text(title, style="bold"))
+        terminal.say((title, "bold"), wraps=True)
         lines = terminal.PrintedLines()
         for event, state in zip(view[start:], states[start:], strict=True):
             mark = ("" if state == "sent" else f"{state}: ", "dim")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
 from foldlog._documents import AdapterDocument, AdaptersDocument
@@ -23,10 +21,9 @@ def run(as_json: AsJson = False) -> None:
 
 
 def _show() -> None:
-    console = terminal.console()
     for adapter in ADAPTERS:
-        console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))
-        console.print(f"  {adapter.runtime}, extra {adapter.extra}")
+        terminal.say((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}", wraps=True)
+        terminal.say(f"  {adapter.runtime}, extra {adapter.extra}", wraps=True)
         needed = f"  {adapter.distribution} >={adapter.tested[0]}, tested with {' and '.join(adapter.tested)}: "
         state = f"{adapter.state} {adapter.installed or ''}".rstrip()
-        console.print(Text.assemble(needed, (state, _STYLES[adapter.state])))
+        terminal.say(needed, (state, _STYLES[adapter.state]), wraps=True)

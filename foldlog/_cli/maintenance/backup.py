@@ -38,7 +38,7 @@ def run(
     findings = [(verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings]
     problems = tuple(ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings)
     told = (
-        f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
+        f"{done.path}: {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )

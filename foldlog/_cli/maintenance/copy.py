@@ -69,9 +69,8 @@ def run(
     added = count(document.events, "event")
     added += f" and {count(document.tombstones, 'tombstone')}" if document.tombstones else ""
     told = f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had nothing new)"
-    if behind:
-        told += f"\n{count(len(behind), 'conversation')} grew during the copy: run it again"
-    terminal.answer(document, told if problems or behind else f"{told}; heads are equal")
+    grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"] if behind else []
+    terminal.answer(document, [told if problems or behind else f"{told}; heads are equal", *grew])
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")

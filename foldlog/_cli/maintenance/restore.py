@@ -39,9 +39,8 @@ def run(
     """
     path = path_of(db)
     if path is not None and os.path.exists(path) and not yes:
-        put = f"Put {terminal.printable(str(backup))} in its place?"
-        question = f"{put} Newer events are then only in the file that is kept."
-        terminal.confirm("restore", "restored", f"{terminal.printable(path)} exists", question, f"the store {path}")
+        question = f"Put {backup} in its place? Newer events are then only in the file that is kept."
+        terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
         done = restore_store(db, str(backup))
     except StoreUnusable as error:  # of the backup: nothing was replaced
@@ -54,10 +53,10 @@ def run(
         is_plain = store.database.settings.keys is not None and holds_plain_events(store)
         have_forks = any(row.parent in done.erased_since and row.erased_at is None for row in others)
     files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
-    names = ", with ".join(map(terminal.printable, files))  # the others are its log
+    names = ", with ".join(files)  # the others are its log
     kept = f"; the former file is {names}" if files else ""
     told = (
-        f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
+        f"{done.path}: restored {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
     terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)

@@ -110,11 +110,11 @@ def run(
     document = _document(gone, stay)
     told = list(map(_account, gone))
     if where and not (rows or conversations):
-        told.append(f"None has {terminal.printable(', '.join(where), one_line=True)}")
+        told.append(f"None has {', '.join(where)}")
     elif len(gone) != 1:
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
-    terminal.answer(document, "\n".join(told))
+    terminal.answer(document, told)
     if not (gone or stay):
         terminal.matched_nothing()
     for one in stay:
@@ -194,17 +194,17 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
 def _ask(store: Store, rows: Sequence[ConversationRow]) -> None:
     """Ask a person. An erased conversation is not asked about: its erasure is finished."""
     rows = [row for row in rows if row.erased_at is None]
-    shown = [_shown(store, row) for row in rows[:_NAMED_MAX]]
+    shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]
     more = [f"… and {len(rows) - _NAMED_MAX:,} more"] if len(rows) > _NAMED_MAX else []
     of = f"conversation {rows[0].id!r}" if len(rows) == 1 else f"each of {len(rows):,} conversations"
     if rows:
         it = "it" if len(rows) == 1 else "them"
         question = f"Erase {it} for good? Nothing brings {it} back."
-        terminal.confirm("erase", "erased", "\n".join([*shown, *more]), question, of)
+        terminal.confirm("erase", "erased", [*shown, *more], question, of)
 
 
-def _shown(store: Store, row: ConversationRow) -> str:
+def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
     begun = row.created_at.isoformat(sep=" ", timespec="seconds")
     more = overview_of(store, Views(store), row)
-    about = terminal.printable((more.title or more.problem or "without words of a user")[:WORDS_MAX], one_line=True)
-    return f"{terminal.typed_id(row.id)}: {count(row.version, 'event')}, begun {begun}\n{about}"
+    about = more.title or more.problem or "without words of a user"
+    return f"{terminal.typed_id(row.id)}: {count(row.version, 'event')}, begun {begun}", about[:WORDS_MAX]

@@ -450,7 +450,7 @@ def _show_found(chosen: _Chosen) -> None:
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     total = sum(map(len, chosen.goes.values()))
-    terminal.console().print(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact")
+    terminal.say(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact", wraps=True)
 
 
 def _say_records(records: dict[str, list[int]]) -> None:
@@ -481,8 +481,9 @@ def _ask(chosen: _Chosen, *, listed: bool) -> None:
         shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erase.WORDS_MAX)}")
     if len(each) > _LISTED_MAX:
         shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
-    lines = "" if listed else "\n".join(shown)
-    terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
+    terminal.confirm(
+        "redact", "redacted", [] if listed else shown, "Erase this content for good? Nothing brings it back.", of
+    )
 
 
 def _documents(
@@ -526,7 +527,7 @@ def _show(
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
-        terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
+        terminal.say(f"{terminal.typed_id(conversation)}: {said}")
     it, them = ("it", "it") if sum(len(each.event_ids) for each in receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
     for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):

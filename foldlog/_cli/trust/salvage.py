@@ -150,4 +150,4 @@ def _summed_up(done: list[Salvaged], target: str) -> str:
     lost = sum(each.problem is not None for each in done)
     events = count(sum(each.events for each in done), "event")
     words = f"{count(whole, 'conversation')} whole, {parts:,} in part, {lost:,} not at all"
-    return f"{words}; {events} in {terminal.printable(target)}."
+    return f"{words}; {events} in {target}."

@@ -85,7 +85,7 @@ def run(
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
         words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
-        terminal.console().print(f"{words}: {outcome}.")
+        terminal.say(f"{words}: {outcome}.", wraps=True)
 
 
 def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
@@ -98,7 +98,7 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
             terminal.emit_list(HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True)
         else:
             for row in rows:
-                terminal.say(f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}")
+                terminal.say(f"{row.head}  {row.version}  {row.id}")
 
 
 class _Found:
@@ -162,10 +162,10 @@ def _document(verdict: Verdict) -> VerdictDocument:
 def _show_erased(verdict: Verdict) -> None:
     if verdict.erasure is not None:
         name = terminal.typed_id(verdict.conversation or "")
-        reason = terminal.printable(verdict.erasure.reason, one_line=True)
+        reason = verdict.erasure.reason
         when = from_microseconds(verdict.erasure.erased_at)
         events = count(verdict.erasure.events, "event")
-        terminal.console().print(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})")
+        terminal.say(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True)
 
 
 class _Heads(msgspec.Struct):

@@ -118,7 +118,7 @@ def _audited(
     return AuditedDocument.of(done, conversation=name, findings=tuple(map(RevisionDocument.of, done.findings)))
 
 
-def _summary(audits: Sequence[AuditedDocument], unread: int, added: AddedDocument | None) -> str:
+def _summary(audits: Sequence[AuditedDocument], unread: int, added: AddedDocument | None) -> list[str]:
     revisions, wrong = sum(one.revisions for one in audits), sum(len(one.findings) for one in audits)
     verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
     if unread:
@@ -126,10 +126,10 @@ def _summary(audits: Sequence[AuditedDocument], unread: int, added: AddedDocumen
         verdict = f"{verdict if revisions else 'none compared'}; {of}"
     told = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
     if added is None:
-        return told
+        return [told]
     events, condensations = count(added.events, "event"), count(added.condensations, "condensation")
     of = count(added.conversations, "conversation")
-    return f"{told}\naudit database: {events} and {condensations} added, of {of}"
+    return [told, f"audit database: {events} and {condensations} added, of {of}"]
 
 
 def _warn_of(results: Mapping[str, AuditedDocument | EventStoreError]) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec.structs import replace
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, event_line
@@ -137,8 +136,7 @@ def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequ
     name = terminal.typed_id(conversation)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
-    console = terminal.console()
-    console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))
+    terminal.say((f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True)
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
@@ -147,7 +145,7 @@ def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequ
         gone = count(len(one.events), "event")
         why = because(one.condensation, requests.get(one.condensation.id, ()))
         said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
-        console.print(Text(said, style="dim"))
+        terminal.say((said, "dim"), wraps=True)
         terminal.print_summary(one.summary.content, 8)
 
 
@@ -194,7 +192,7 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
     else:
         equal, end = first - found.common_past, f"the first divergent event is {first:,}"
     said += f", {'then' if found.common_past else 'but'} have {count(equal, 'equal event')} each" if equal else ""
-    terminal.say(Text(f"{said}; {end}", style="bold"))
+    terminal.say((f"{said}; {end}", "bold"))
     if first is None:
         return
     _print_table(found.runs)
@@ -216,7 +214,7 @@ def _show_runs(found: RunsDocument) -> None:
     on.
     """
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
-    terminal.say(Text(f"{one} and {other} share no past; {_same_words(found)}", style="bold"))
+    terminal.say((f"{one} and {other} share no past; {_same_words(found)}", "bold"))
     _print_table(found.runs, ("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
     lines = terminal.PrintedLines()
     if found.first_difference is None or found.knew is None:
@@ -264,7 +262,7 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
     rows += in_both
     for tool in list(dict.fromkeys(chain(*(run.tools for run in runs))))[:_TOOLS_MAX]:
         called = (f"{run.tools.get(tool, 0):,}" for run in runs)
-        rows.append((f"calls of {terminal.printable(tool, one_line=True)}", *called))
+        rows.append((f"calls of {tool}", *called))
     for name in ("prompt_tokens", "completion_tokens"):
         told = (run.spent and tokens_words(getattr(run.spent, name), run.spent) for run in runs)
         rows.append((name.replace("_", " "), *(each or "unknown" for each in told)))

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 
 from msgspec import UNSET
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
@@ -65,16 +64,12 @@ def run(
 
 
 def _show(stats: Stats, title: str) -> None:
-    console = terminal.console()
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
     errors = _errors(stats, bool(stats.findings))
-    name = terminal.printable(title, one_line=True)
-    console.print(
-        Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors and f', {errors}'}{when}", style="bold"),
-        soft_wrap=not terminal.has_edge(),
-    )
+    events = count(sum(stats.events.values()), "event")
+    terminal.say((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"), wraps=True)
     _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
@@ -102,16 +97,13 @@ def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, st
     """Print a line for each row: name, number, a bar, and the rest of the row."""
     if not rows:
         return
-    terminal.PrintedLines().write(("", ""))
+    terminal.say()
     largest = max(row[1] for row in rows)
-    room = max(4, min(50, terminal.console().width // 2))
+    room = max(4, min(50, terminal.columns() // 2))
     columns = (Column(heading, least=20), Column("", "right"), Column("", least=4), Column(""))
     print_rows(
         columns,
-        [
-            (f"  {terminal.printable(name, one_line=True)}", f"{number:,}", bar(number, largest, room), *(more or [""]))
-            for name, number, *more in rows
-        ],
+        [(f"  {name}", f"{number:,}", bar(number, largest, room), *(more or [""])) for name, number, *more in rows],
     )
     if left_out > 0:
         terminal.PrintedLines().write((f"  and {left_out:,} more; --json has all", "dim"))
@@ -124,7 +116,7 @@ def _show_models(stats: Stats) -> None:
     rows = [
         (
             day,
-            terminal.printable(model, one_line=True),
+            model,
             calls_words(one),
             *(tokens_words(getattr(one, f"{name}_tokens"), one) for name in _TOKENS),
             spent_words(one),
@@ -173,7 +165,7 @@ def _show_view(stats: Stats) -> None:
     sizes = stats.view_tokens
     terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
     out = terminal.PrintedLines()
-    for line in curve(sizes, min(100, terminal.console().width - 4)):
+    for line in curve(sizes, min(100, terminal.columns() - 4)):
         out.write((f"  {line}", "magenta"))
     out.write((f"  version 0 to {len(sizes) - 1:,}", "dim"))
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
@@ -115,15 +114,15 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 
 def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest], words: str) -> None:
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
-    reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
-    terminal.console().print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
+    reason = completed(_reason(answer, requests))
+    terminal.say((answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
     if words not in shown.casefold():  # they are in the model's thinking, or further on
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)
-        around = terminal.printable(text[start : start + _EVENT_LENGTH], one_line=True)
+        around = text[start : start + _EVENT_LENGTH]
         lines.write((f"        {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}", "dim"))
     still = "" if answer.stands_in != answer.summary else ", which replaces it still"
     _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
@@ -133,10 +132,10 @@ def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
-        terminal.console().print(Text(words.format(f" (summary {summary.id})"), style="dim"))
+        terminal.say((words.format(f" (summary {summary.id})"), "dim"), wraps=True)
         lines = terminal.printable(summary.content).splitlines()
         left = len(lines) - _SUMMARY_LINES
         terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
         if left > 1:
             name = terminal.typed_id(conversation)
-            terminal.say(Text(f"        ({left} more lines: {command('show', name, summary.id)})", style="dim"))
+            terminal.say((f"        ({left} more lines: {command('show', name, summary.id)})", "dim"))
