@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.which import covering
+from tests.how_many import some
+from tests.which import covering, modules
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,20 @@ def test_the_tests_of_a_module_or_a_command(asked: str, among: str, not_among: s
     tests = covering(asked)
     assert [test for test in tests if test.startswith(among)]
     assert not [test for test in tests if not_among in test]
+
+
+@pytest.mark.parametrize("path", some([*map(str, modules())], 3))
+def test_every_module_of_the_product_has_tests(path: str):
+    tests = covering(path)
+    assert tests
+    assert all(Path(test.partition("::")[0]).is_file() for test in tests)
+
+
+@pytest.mark.parametrize(
+    "path", ["foldlog/_cli/stores.py", "foldlog/_matching.py", "foldlog/_derived.py", "foldlog/__main__.py"]
+)
+def test_a_private_module_has_tests(path: str):
+    assert covering(path)
 
 
 @pytest.mark.parametrize("asked", ["nonsense", "README.md", "foldlog"])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from foldlog._cli.application import COMMANDS, module_of
 
-__all__ = ["covering"]
+__all__ = ["covering", "modules"]
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("eventstore", "projections", "condensers")
@@ -38,27 +38,33 @@ def covering(asked: str) -> list[str]:
         for one in level:
             run = [test for name, of in commands.items() if of == _module(one) for test in _running(name)]
             tests |= {*_importing(_module(one), _defined(one)), *run}
-        level = [other for other in _modules() if other not in asked_of and any(_takes(other, one) for one in level)]
+        level = [other for other in modules() if other not in asked_of and any(_takes(other, one) for one in level)]
         asked_of |= {*level}
     return sorted(tests)
 
 
+@cache
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
 
 
 @cache
-def _modules() -> list[Path]:
+def modules() -> list[Path]:
     return sorted(path for name in ("foldlog", *PACKAGES) for path in (ROOT / name).rglob("*.py"))
 
 
 def _takes(path: Path, other: Path) -> bool:
     """Whether a module imports another one, or names it, as a table of modules does."""
-    text, (parent, _, own) = path.read_text(), _module(other).rpartition(".")
+    text, (parent, _, own) = _text(path), _module(other).rpartition(".")
     if _module(other) in text or (path.parent == other.parent and f'"{own}"' in text):
         return True
     return re.search(rf"from {re.escape(parent)} import [^()\n]*\b{own}\b", text) is not None
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
 
 
 @cache
@@ -68,6 +74,7 @@ def _files() -> list[tuple[str, str]]:
     return [(str(path), (ROOT / path).read_text()) for path in ours]
 
 
+@cache
 def _running(command: str) -> list[str]:
     """The tests whose functions, or whose cases, name a command as its first argument."""
     named = re.compile(rf"""[(\[]f?["']{command}["' ]""")
@@ -76,7 +83,7 @@ def _running(command: str) -> list[str]:
         for path, text in _files()
         if path.startswith("tests/foldlog/") and named.search(text)
         for lines in [text.split("\n")]
-        for node in ast.parse(text).body
+        for node in _parsed(text).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
         for first in [min(part.lineno for part in (node, *node.decorator_list))]
         if named.search("\n".join(lines[first - 1 : node.end_lineno]))
@@ -87,21 +94,27 @@ def _defined(path: Path) -> set[str]:
     """The names that a module defines for others."""
     return {
         node.name
-        for node in ast.parse(path.read_text()).body
+        for node in _parsed(_text(path)).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
     }
 
 
 @cache
 def _imports(text: str) -> list[ast.ImportFrom]:
-    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.ImportFrom)]
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _importing(module: str, names: set[str]) -> list[str]:
     parent, _, own = module.rpartition(".")
     found = []
     for path, text in _files():
-        if module in text or Path(path).stem == f"test_{own}":
+        is_run = own == "__main__" and f'"-m", "{parent}"' in text
+        if is_run or module in text or Path(path).stem == f"test_{own}":
             found.append(path)
             continue
         if not any(name in text for name in {own, *names}):
