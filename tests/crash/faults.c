@@ -16,6 +16,7 @@ volatile long faults_calls;          /* calls so far that change a file, or have
 volatile long faults_syncs;          /* of those, syncs */
 volatile long faults_kill_at;        /* before this call the process is killed; 0: never */
 volatile long faults_no_space_from;  /* from this call on, writes find no space; 0: never */
+volatile long faults_no_space_until; /* and this is the last call that finds none; 0: for ever */
 volatile long faults_fail_sync_at;   /* this sync fails; 0: none */
 volatile long faults_sync_delay_us;  /* a sync takes so much longer */
 volatile long faults_keep_synced;    /* beside each file, keep what of it was synced, as <file>.synced */
@@ -35,6 +36,7 @@ static long next_call(void) {
 
 static int no_space(long call) {
     if (!faults_no_space_from || call < faults_no_space_from) return 0;
+    if (faults_no_space_until && call > faults_no_space_until) return 0;
     errno = ENOSPC;
     return 1;
 }

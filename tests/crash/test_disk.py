@@ -1,5 +1,5 @@
-"""Disks that fail: a clear error, a store that closes itself where nobody knows what is there, and everything that was
-acknowledged when it is opened again.
+"""Disks that fail: a clear error, and a store that goes on by itself when the disk does, with all that was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
-from foldlog.eventstore import Message, StoreUnavailable, StoreUnusable, open_store
+import foldlog
+from foldlog.eventstore import Message, StoreUnavailable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
 from tests.crash.test_crashes import assert_sound, needs_faults
@@ -45,34 +47,73 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when_there_is_space_again(small_disk: Path):
+def fill(path: Path) -> None:
+    """Take all space that is left."""
+    with suppress(OSError), path.open("wb", 0) as ballast:
+        append_for_ever(lambda: ballast.write(b"x" * 4_096))
+
+
+def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(small_disk: Path):
     path = small_disk / "store.db"
     (small_disk / "ballast").write_bytes(b"x" * 400_000)
-    store = open_at(path)
     acknowledged = []
-
-    def append() -> None:
-        n = len(acknowledged)
-        recorded = store.append("c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n)
-        acknowledged.append(Acknowledged("c1", recorded[0].id, 3, f"batch-{n}"))
-
-    with pytest.raises(StoreUnavailable, match=r"store\.db: database or disk is full; free some space"):
-        append_for_ever(append)
-    assert len(acknowledged) > 10
-    with pytest.raises(StoreUnusable, match=r"is closed: a write failed .*full.*; open the store again"):
-        append()
-    store.close()
-    path.with_name("store.db-shm").unlink()  # SQLite makes it again, for readers too
-    with suppress(OSError), (small_disk / "more").open("wb", 0) as more:
-        append_for_ever(lambda: more.write(b"x" * 4_096))
-    with pytest.raises(StoreUnavailable, match=r"disk I/O error; the disk is full: free some space"):
-        open_at(path)
-    (small_disk / "ballast").unlink()
-    assert inspect(path, acknowledged) == []
     with open_at(path) as store:
-        assert store.version("c1") == 3 * len(acknowledged)
+
+        def append() -> None:
+            n = len(acknowledged)
+            recorded = store.append("c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n)
+            acknowledged.append(Acknowledged("c1", recorded[0].id, 3, f"batch-{n}"))
+
+        for _ in range(2):
+            with pytest.raises(
+                StoreUnavailable, match=r"store\.db: database or disk is full; free some space; nothing"
+            ):
+                append_for_ever(append)
+            assert len(acknowledged) > 10
+            assert store.version("c1") == len(list(store.events("c1"))) == 3 * len(acknowledged)
+        (small_disk / "ballast").unlink()
         append()
+        assert store.version("c1") == 3 * len(acknowledged)
     assert inspect(path, acknowledged) == []
+
+
+def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_disk: Path):
+    path = small_disk / "store.db"
+    open_at(path).close()
+    fill(small_disk / "ballast")
+    with pytest.raises(StoreUnavailable, match=r"the disk is full: free some space") as raised:
+        open_at(path)
+    assert raised.value.kind == "full"
+    (small_disk / "ballast").unlink()
+    open_at(path).close()
+
+
+def loop_of_the_page(sleep: Callable[[float], None]) -> Callable[[foldlog.History, str, str], None]:
+    """The function ``say`` of docs/errors.md, with this ``time.sleep``."""
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("\n\nwith foldlog.open")[0], names)
+    names["time"] = SimpleNamespace(sleep=sleep)
+    return names["say"]
+
+
+def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(small_disk: Path):
+    """The disk is full at its first attempts; somebody frees space while it waits."""
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            (small_disk / "ballast").unlink()
+
+    say, text = loop_of_the_page(sleep), "x" * 50_000
+    with foldlog.open(small_disk / "app.db") as histories:
+        say(histories["c1"], "before", "mail-16")
+        fill(small_disk / "ballast")
+        say(histories["c1"], text, "mail-17")
+        say(histories["c1"], text, "mail-17")
+        assert [event.content for event in histories["c1"].events()] == ["before", text]
+    assert waits == [1, 1, 1]
 
 
 @needs_faults
@@ -93,7 +134,7 @@ NAME_OF = "def name_of(error): return 'StoreUnavailable' if isinstance(error, St
 def on_a_failing_disk(script: str, folder: Path) -> str:
     """What a script printed, with ``fault`` to set and an open ``store`` to use."""
     prelude = (
-        f"import sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import fault\n{NAME_OF}"
+        f"import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import fault\n{NAME_OF}"
         "store = open_store(f'sqlite:///{sys.argv[1]}/store.db')\n"
         "def append(n): store.append('c1', Message(source='user', content=str(n)), expected_version=n)\n"
         "def attempt(n):\n    try: append(n)\n    except EventStoreError as error: print(name_of(error), error)\n"
@@ -110,26 +151,88 @@ def on_a_failing_disk(script: str, folder: Path) -> str:
 
 
 @needs_faults
-def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_again(tmp_path: Path):
+def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path: Path):
+    """The pages of a sync that failed may be on no disk, and no later sync says so. A log that holds them would end
+    there after a power cut, with all that was acknowledged behind them.
+    """
     printed = on_a_failing_disk(
         "append(0)\n"
         "fault('fail_sync_at').value = fault('syncs').value + 1\n"
-        "attempt(1)\n"  # this sync fails, the next ones would not
+        "attempt(1)\n"  # this sync fails, the next ones do not
+        "print(os.path.getsize(f'{sys.argv[1]}/store.db-wal'), store.version('c1'))\n"
         "attempt(1)\n"
-        "try: store.version('c1')\n"
-        "except EventStoreError as error: print(name_of(error), error)\n",
+        "print(store.version('c1'))\n",
         tmp_path,
     )
-    said = printed.splitlines()
-    assert len(said) == 3, said
-    first, second, third = said
+    first, *others = printed.splitlines()
     assert first.startswith("StoreUnavailable cannot write to ")
-    assert "disk I/O error; look at the disk" in first
-    assert "store.db is closed: a write failed (disk I/O error); open the store again" in second
-    assert second == third
+    assert first.endswith("store.db: disk I/O error; look at the disk; nothing was written")
+    assert others == ["0 1", "2"]
+
+
+@needs_faults
+def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_failed(tmp_path: Path):
+    printed = on_a_failing_disk(
+        "append(0)\n"
+        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
+        "with store.database.recorder.read() as reader:\n"
+        "    reader.conversation('c1')\n"
+        "    attempt(1)\n"
+        "    attempt(1)\n"
+        "    print(store.version('c1'))\n"
+        "attempt(1)\n"
+        "print(store.version('c1'))\n",
+        tmp_path,
+    )
+    first, second, *others = printed.splitlines()
+    assert "disk I/O error; look at the disk; whether this was written is not known" in first
+    assert "store.db is being read, so its log, in which a write failed, cannot be begun again" in second
+    assert others == ["1", "2"]
+
+
+@needs_faults
+def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path: Path):
+    """SQLite reads the log anew then, and would take for a commit what was said not to be written."""
+    printed = on_a_failing_disk(
+        "append(0)\n"
+        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
+        "attempt(1)\n"
+        "sys.stdout.flush()\n"
+        "os._exit(0)\n",
+        tmp_path,
+    )
+    assert printed.endswith("nothing was written\n")
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
-        assert store.version("c1") in (1, 2)  # what failed is whole, or not there
-        store.append("c1", Message(source="user", content="after"), expected_version=store.version("c1"))
+        assert store.version("c1") == 1
+
+
+@needs_faults
+def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path: Path):
+    printed = on_a_failing_disk(
+        "from pathlib import Path\nfrom tests.crash.goes_on import try_all_places\n"
+        "print(try_all_places(Path(sys.argv[1])))\n",
+        tmp_path,
+    )
+    assert int(printed) > 30
+
+
+@needs_faults
+def test_the_loop_of_the_page_of_errors_needs_no_full_file_system(tmp_path: Path):
+    printed = on_a_failing_disk(
+        "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import loop_of_the_page\n"
+        "histories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\n"
+        "def sleep(seconds):\n"
+        "    waits.append(seconds)\n"
+        "    if len(waits) == 3: fault('no_space_from').value = 0\n"
+        "say = loop_of_the_page(sleep)\n"
+        "say(histories['c1'], 'before', 'mail-16')\n"
+        "fault('no_space_from').value = fault('calls').value + 1\n"
+        "say(histories['c1'], 'hello', 'mail-17')\n"
+        "say(histories['c1'], 'hello', 'mail-17')\n"
+        "print(waits, [event.content for event in histories['c1'].events()])\n",
+        tmp_path,
+    )
+    assert printed == "[1, 1, 1] ['before', 'hello']\n"
 
 
 @needs_faults

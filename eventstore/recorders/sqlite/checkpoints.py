@@ -16,7 +16,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import FAILURES
@@ -52,10 +52,8 @@ class LogCheckpoints:
         if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
-            try:
+            with suppress(RuntimeError):  # there is no thread now: SQLite writes it back in a commit
                 threading.Thread(target=self._run, name=THREAD, daemon=False).start()
-            except RuntimeError:  # the program ends: the log stays as it is, or SQLite writes it back
-                self._stopped = True
         elif pages >= IN_COMMITS_AT:
             with self.beside_commits:  # as long as it is held, SQLite could not write back in a commit
                 pass

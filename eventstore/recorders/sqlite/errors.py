@@ -122,9 +122,9 @@ def is_ours(error: BaseException) -> bool:
     return module.startswith(_OF_RECORDERS)
 
 
-def leaves_doubt(error: sqlite3.Error) -> bool:
-    """Return whether the disk failed, so that this connection must not write again."""
-    return _code(error) == sqlite3.SQLITE_FULL or is_of_disk(error)
+def is_full(error: BaseException) -> bool:
+    """Return whether the disk has no space."""
+    return _code(error) == sqlite3.SQLITE_FULL
 
 
 def is_of_disk(error: BaseException) -> bool:

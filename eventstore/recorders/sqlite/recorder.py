@@ -154,8 +154,7 @@ class SQLiteRecorder(Recorder):
     whole.
 
     Raises ``StoreUnavailable`` where the file cannot be opened, and ``StoreUnusable`` if it is not a store of ours or
-    is of a newer schema. After an error of the disk the recorder closes itself: it is unknown whether the failed writes
-    are stored, until the file is read again.
+    is of a newer schema. After an error of the disk the next call opens the file again.
     """
 
     _poller: sqlite3.Connection | None
@@ -222,8 +221,13 @@ class SQLiteRecorder(Recorder):
             if self._poller is None:
                 self._poller = self._file.connect()
                 self._pollers += 1
+            try:
+                counted = self._poller.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error:
+                self._close_poller()
+                raise
             # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
-            return (self._pollers << 32) + int(self._poller.execute("PRAGMA data_version").fetchone()[0])
+            return (self._pollers << 32) + int(counted)
 
     # -- the file as a whole ------------------------------------------------------------------------------------------
 
@@ -359,8 +363,12 @@ class SQLiteRecorder(Recorder):
             self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
-            with self._checkpoints.beside_commits:
-                yield connection
+            try:
+                with self._checkpoints.beside_commits:
+                    yield connection
+            except sqlite3.Error as error:
+                self._writing.replace(error, may_be_committed=True)
+                raise
 
     def _check_writable(self) -> None:
         if not self.writable:

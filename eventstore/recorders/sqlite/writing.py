@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,7 @@ from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_of_disk, is_ours, leaves_doubt, translate
+from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_full, is_of_disk, is_ours, translate
 from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
@@ -65,6 +66,8 @@ class SQLiteWriting:
         """The same as the last commit of this process wrote it: until it changes, what the transaction keeps holds.
         None in a transaction, after one that was rolled back, and where another connection may have committed since.
         """
+        self._in_doubt = False
+        """Whether the log may hold a commit that failed: see ``_begin_log_again``."""
         self.connection: sqlite3.Connection | None = None
 
     def take(self, deadline: float) -> None:
@@ -161,23 +164,35 @@ class SQLiteWriting:
         return False
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close the connection, and the recorder too where the disk failed.
-
-        An fsync reports its failure only once, and the system may have dropped the unwritten pages from its cache: a
-        second attempt would seem to succeed.
-        """
+        """End the transaction, and replace the connection."""
         if not is_ours(error) or self._stage == _COMMITTED:
             return None
         commit_failed = self._stage == _COMMIT_FAILED
         if isinstance(error, FAILURES) and error.kind in MOVED:
             self.settle()  # the connection stays: what it has can still be read and backed up
         elif self._stage != _NONE:  # not where only the write lock did not come
-            self.close()
-        if isinstance(error, sqlite3.Error) and (commit_failed or leaves_doubt(error)):
-            self._file.close(f"a write failed ({error})")
-        outcome = NOT_KNOWN if commit_failed and is_of_disk(error) else NOTHING_WRITTEN
+            self.replace(error, may_be_committed=commit_failed)
+        outcome = NOT_KNOWN if commit_failed and self._in_doubt else NOTHING_WRITTEN
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
+
+    def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
+        """Replace the connection after an error. ``may_be_committed``: the error may be that of a commit."""
+        self.settle()
+        former, self.connection = self.connection, None
+        self._own_header = None
+        self._in_doubt |= may_be_committed and is_of_disk(error)
+        try:
+            if is_of_disk(error) or is_full(error):
+                # At once, and before the former one is closed: as long as one is open, SQLite keeps its index of the
+                # log, and a commit that failed is not in that. Where this fails, the next write tries again.
+                with suppress(sqlite3.Error, OSError, *FAILURES):
+                    self.open()
+        finally:
+            if former is not None:
+                former.close()
+            if self.connection is None:
+                self._file.index = -1
 
     def waited(self, leader: int | None) -> StoreUnavailable:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -186,6 +201,8 @@ class SQLiteWriting:
     def open(self) -> sqlite3.Connection:
         """Open the connection that writes. The write lock is held."""
         connection = self._file.connect(to_write=True)
+        if self._in_doubt:
+            self._begin_log_again(connection)
         self._transaction = SQLiteTransaction(connection)
         self._own_header = None
         found = descriptors_of(f"{self._file.path}-shm")
@@ -194,6 +211,27 @@ class SQLiteWriting:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
         self.connection = connection  # the last step, so that a signal handler that raises leaves none half open
         return connection
+
+    def _begin_log_again(self, connection: sqlite3.Connection) -> None:
+        """Write the log back and empty it, since a commit has failed.
+
+        The end of the log may be on no disk, though the cache of the system has it: an fsync reports its failure only
+        once, and the next one would seem to succeed. Where SQLite makes its index of the log again, it takes that end
+        for a commit. So nothing is written behind it.
+        """
+        try:
+            with self._checkpoints.beside_commits:
+                is_empty = maintenance.written_back(connection, "TRUNCATE")
+            if not is_empty:
+                raise StoreUnavailable(
+                    f"{self._path} is being read, so its log, in which a write failed, cannot be begun again; try "
+                    f"again when the readers have ended{NOTHING_WRITTEN}",
+                    kind="read",
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self._in_doubt = False
 
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""
