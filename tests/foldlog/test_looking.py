@@ -34,6 +34,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.events import Entry
 from foldlog.eventstore.maintenance.redact import redact
 from tests.foldlog.terminals import FOLDLOG, in_a_terminal
+from tests.said import said
 
 SOURCES = ("user", "agent", "environment")
 PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new"
@@ -518,3 +519,17 @@ def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(fo
     document = foldlog("view", "c", "--json").document
     assert (document["sent_events"], document["sent_summaries"]) == (None, None)
     assert {event["state"] for event in document["events"]} == {"unknown"}
+
+
+def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog, tmp_path):
+    with open_store("sqlite:///foldlog.db") as store:
+        for number in range(103):
+            store.append(f"c{number:03}", said("a word"), expected_version=0)
+    note = "foldlog: note: 100 of 103 are shown: -n N shows more"
+    for options in ((), ("--sort", "last", "-r"), ("--sort", "events"), ("--long",)):
+        ran = foldlog("list", *options)
+        assert (ran.status, len(ran.out.splitlines()), note in ran.err) == (0, 101, True), options
+    assert (len(foldlog("list", "-n", 102).out.splitlines()), foldlog("list", "-n", 102).err) == (103, "")
+    assert len(foldlog("list", "--match", "c00").out.splitlines()) == 11
+    assert len(foldlog("list", "--json").document["conversations"]) == 103
+    assert len(foldlog("list", "--json", "-n", 5).document["conversations"]) == 5

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _TOLD_MAX = 160
 """Characters of a format and a title. ``--json`` has the whole title."""
+_SHOWN = 100
+"""A list for people has this many conversations by default, and says how many there are."""
 _FEW, _FEW_EVENTS = 50, 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
 
@@ -56,6 +58,7 @@ _FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 """What a short list lacks of an overview."""
 _COLUMNS = (*_SORTS, *_FIGURES)
+_MORE = "-n N shows more, --sort last --reverse the newest first"
 _NAIVE = "*"
 """The mark of a time without a zone."""
 
@@ -88,7 +91,15 @@ def run(
     ] = "id",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=0, help="Only the first N.", show_default="all")
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            min=0,
+            help="Only the first N.",
+            show_default=f"{_SHOWN}; with --json all",
+        ),
     ] = None,
     long: Annotated[
         bool | None,
@@ -161,7 +172,8 @@ def run(
         in_full = sizes and long is not False
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
-        described = _described(store, aside, prices, islice(rows, limit), sizes=sizes)
+        is_cut = limit is None and not as_json
+        described = _described(store, aside, prices, islice(rows, _SHOWN if is_cut else limit), sizes=sizes)
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
@@ -169,6 +181,8 @@ def run(
             return
         if not _print(described, sort, is_tree=sort == "id" and not reverse, in_full=in_full):
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))
+        if is_cut and (left := sum(1 for _ in rows)):
+            terminal.note(f"{_SHOWN:,} of {_SHOWN + left:,} are shown: {_MORE}")
     aside.say(sort, with_costs=in_full or sort == "cost")
 
 
