@@ -29,14 +29,14 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.made": (
         _INFO,
         "conversation %(conversation)r: condensation %(condensation)d by %(condenser)r (%(reason)s): %(events_before)d "
-        "events before, %(events_after)d after; %(tokens_before)s tokens before, %(tokens_after)s after; cost %(cost)s "
-        "USD, %(ms)d ms",
+        "events before, %(events_after)d after; %(tokens_before)s tokens before, %(tokens_after)s after; %(ms)d ms"
+        "%(paid)s",
     ),
     "foldlog.condensation.failed": (
         _WARNING,
         "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its model %(model)r failed "
-        "(%(failure)s, %(error)s) after %(attempts)s attempts; cost %(cost)s USD; its report in the conversation has "
-        "the error's text",
+        "(%(failure)s, %(error)s) after %(attempts)s attempts%(paid)s; its report in the conversation has the "
+        "error's text",
     ),
     "foldlog.condensation.declined": (
         _WARNING,
@@ -46,7 +46,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.dropped": (
         _WARNING,
         "conversation %(conversation)r: a condensation by %(condenser)r, planned at version %(planned_at)d, was given "
-        "up: %(reason)s; cost %(cost)s USD",
+        "up: %(reason)s%(paid)s",
     ),
     "foldlog.model.keys_ignored": (
         _WARNING,
@@ -105,7 +105,9 @@ def tell(name: str, **values: Any) -> None:
     """Log a message, with its values as attributes of the record, and tell the telemetry."""
     logger, (level, text) = logging.getLogger(name), MESSAGES[name]
     text = text if logger.hasHandlers() else f"{name}: note: {text}"  # which Python then prints alone on stderr
-    logger.log(level, text, values, extra=values, stacklevel=2)
+    cost = values.get("cost")
+    paid = f"; cost {cost:.4g} USD" if cost else ""  # nothing of a cost that is not known
+    logger.log(level, text, {**values, "paid": paid}, extra=values, stacklevel=2)
     measure(name, **values)
 
 
