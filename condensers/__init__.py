@@ -11,10 +11,9 @@
     handler.py                         one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
     sent.py                            the View as a model was sent it
-    reports.py                         what a step reports
+    reports.py states.py               what a step reports; where an agent of one's own keeps it
     strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations
-    compat/                            names and habits of OpenHands' condensers, for code that comes from there
 
 Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
 """

@@ -8,18 +8,23 @@ returns its result. Condensers use models through two small protocols, ``Summari
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 import operator
+import threading
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
+from foldlog import condensers
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report
 from foldlog.condensers.reports import is_standing, reports_of, with_reports
 from foldlog.condensers.selection import held
+from foldlog.condensers.states import HistoryState, State, view_of, write_reports
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 
@@ -42,11 +47,27 @@ class Requirement(StrEnum):
     SOFT = "soft"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Condensation:
-    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the appended event."""
+    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the appended event.
+
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these fields.
+    """
 
     action: CondensationAction
+
+    def __init__(
+        self,
+        action: CondensationAction | None = None,
+        *,
+        forgotten_event_ids: Iterable[int] = (),
+        summary: str | None = None,
+        summary_offset: int | None = None,
+    ) -> None:
+        if action is None:
+            ids = tuple(sorted(forgotten_event_ids))
+            action = CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=summary_offset)
+        object.__setattr__(self, "action", action)
 
 
 class Step(NamedTuple):
@@ -180,6 +201,22 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 _BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
 
 
+_TAKE_A_VIEW = ("condense", "should_condense", "condensation_requirement", "get_condensation", "hard_context_reset")
+"""The methods that are called with a View and the agent's model."""
+
+
+def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``method`` for our callers, who pass the agent's model: a strategy may define it with a View alone."""
+    if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
+        return method
+
+    @functools.wraps(method)
+    def called(self: Any, view: View, agent_llm: AgentModel | None = None) -> Any:
+        return method(self, view)
+
+    return called
+
+
 class _NameOfClass:
     def __get__(self, condenser: object, of: type) -> str:
         return of.__name__
@@ -189,7 +226,8 @@ class Condenser:
     """Reads a View and decides which View the agent goes on with.
 
     A strategy defines ``condense``, or, if it has reports beside its decision, ``step``. Neither changes the View. A
-    condenser holds no state of a conversation: one object may serve many conversations in many threads.
+    condenser holds no state of a conversation: one object may serve many conversations in many threads. Methods of a
+    strategy may leave the argument ``agent_llm`` out.
     """
 
     type: ClassVar[str] = cast(str, _NameOfClass())
@@ -197,6 +235,23 @@ class Condenser:
 
     config_type: ClassVar[Any] = None
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls).keys() & set(_TAKE_A_VIEW):
+            setattr(cls, name, _taking_a_model(vars(cls)[name]))
+
+    @classmethod
+    def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
+        """Register this class as the condenser of a configuration: see ``foldlog.condensers.register_config``."""
+        condensers.register_config(config_type, cls)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | BaseModel) -> Condenser:
+        """Return the condenser that a configuration describes: see ``foldlog.condensers.condenser_from_config``. A
+        registered class may define it to make itself of its configuration.
+        """
+        return condensers.condenser_from_config(config)
 
     def __post_init__(self) -> None:
         """Raise ``InvalidCondenser`` where a setting that has bounds is not a number, or is out of them."""
@@ -227,7 +282,11 @@ class Condenser:
             raise InvalidCondenser(
                 f"the class {builtins.type(self).__name__} has no configuration; register one with register_config"
             )
-        config: BaseModel = config_type.of(self)
+        if hasattr(config_type, "of"):
+            config: BaseModel = config_type.of(self)
+        else:
+            names = config_type.model_fields.keys() - {"type"}
+            config = config_type(**{name: getattr(self, name) for name in names})
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
@@ -261,6 +320,52 @@ class Condenser:
             )
         return self.step(view, agent_llm).result
 
+    def condensed_history(self, state: State, agent_llm: AgentModel | None = None) -> View | Condensation:
+        """Condense the View of a ``History``, or of an object with ``history``, a list of events, and ``extra_data``.
+
+        A condensation is returned, not appended: the caller appends its ``action``. Reports and what ``add_metadata``
+        set are written to ``state``, also if this raises. Raises what ``condense`` raises. Cost: the View, for a list
+        all its events, and the condenser's work.
+        """
+        with self.metadata_batch(state):
+            try:
+                result, reports = stepped(self, view_of(state), agent_llm)
+            except NoCondensationAvailable as error:
+                write_reports(state, error.reports)
+                raise
+        if isinstance(result, Condensation) and isinstance(state, HistoryState):
+            reports += tuple(reports_of(result.action))
+        write_reports(state, reports)
+        return result
+
+    def add_metadata(self, key: str, value: Any) -> None:
+        """Set ``key`` in the report that this condenser makes in this thread. ``value`` is JSON."""
+        self._batch()[key] = value
+
+    def write_metadata(self, state: State) -> None:
+        """Write the report to ``state`` unless it is empty, and begin a new one."""
+        write_reports(state, self.take_metadata())
+
+    def take_metadata(self) -> tuple[Report, ...]:
+        """Return the report unless it is empty, and begin a new one."""
+        batch = self._batch()
+        taken = (dict(batch),) if batch else ()
+        batch.clear()
+        return taken
+
+    @contextmanager
+    def metadata_batch(self, state: State) -> Iterator[None]:
+        """Write the report when the block ends, even by an error."""
+        try:
+            yield
+        finally:
+            self.write_metadata(state)
+
+    def _batch(self) -> dict[str, Any]:
+        of_threads = vars(self).setdefault("_batches", threading.local())
+        batch: dict[str, Any] = vars(of_threads).setdefault("batch", {})
+        return batch
+
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
@@ -268,12 +373,28 @@ class Condenser:
         return Step(self.condense(view, agent_llm))
 
 
+CondenserBase = PipelinableCondenserBase = Condenser
+
+
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of a condenser. A View with other events has a report with a rule: one that cannot be applied
-    again where the condenser reports none. Where ``view`` says what must stay, a condensation is ``held`` to it. If
-    nothing is left of it, the View stays larger; if that cannot wait, ``NoCondensationAvailable`` is raised. Raises
-    ``TypeError`` if the condenser returned neither a View nor a condensation, or a View not made of ``view``.
+    """Return the step of a condenser, with its metadata as a report.
+
+    A View with other events has a report with a rule: one that cannot be applied again where the condenser reports
+    none. Where ``view`` says what must stay, a condensation is ``held`` to it. If nothing is left of it, the View stays
+    larger; if that cannot wait, ``NoCondensationAvailable`` is raised. Raises ``TypeError`` if the condenser returned
+    neither a View nor a condensation, or a View not made of ``view``.
     """
+    condenser.take_metadata()  # a step that failed may have left some
+    try:
+        step = _checked_step(condenser, view, agent_llm)
+    except NoCondensationAvailable as error:
+        error.reports = (*error.reports, *condenser.take_metadata())
+        raise
+    batch = condenser.take_metadata()
+    return reported(step.result, (*step.reports, *batch)) if batch else step
+
+
+def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     step: Any = condenser.step(view, agent_llm)
     came = step.result if isinstance(step, Step) else step
     write = "return the View to go on with, or a Condensation"
@@ -286,7 +407,7 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
         return Step(came, (*step.reports, {"condenser": condenser.type, "rule": None}))
     elif inspect.iscoroutine(came):
         came.close()
-        write = "define it with 'def', or as 'acondense' of foldlog.condensers.compat, which foldlog.aio awaits"
+        write = "define it with 'def': foldlog.aio takes a step in a thread"
     elif isinstance(came, CondensationAction):
         write = "return Condensation(action)"
     raise TypeError(

@@ -12,10 +12,13 @@ from collections.abc import Set
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.selection import forget, kept_place, real, stands_for_forgotten, unkept, unseen_in
+from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 models_are_spared = ContextVar("models are spared", default=False)
@@ -23,7 +26,9 @@ models_are_spared = ContextVar("models are spared", default=False)
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``, and ``reasons`` to say when."""
+    """A condenser that makes condensations. A strategy defines ``get_condensation``; to say when, it defines
+    ``should_condense``, or ``reasons``, which stand in the log.
+    """
 
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation needs a model's reply, which may fail and costs money."""
@@ -35,10 +40,18 @@ class RollingCondenser(Condenser, ABC):
         """Return why a condensation is due now, if it is: by default a request, or more than ``max_size`` events."""
         return reasons_by_size(view, getattr(self, "max_size", None))
 
+    def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
+        """Return whether a condensation is due now: by default, whether it has a reason."""
+        return bool(self.reasons(view, agent_llm))
+
+    @property
+    def _has_own_rule(self) -> bool:
+        return type(self).should_condense is not RollingCondenser.should_condense
+
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """Return how much a condensation is needed now; None if it is not needed."""
         due = self.reasons(view, agent_llm)
-        if not due:
+        if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
             return None
         return Requirement.HARD if due & {Reason.REQUEST, Reason.TOKENS} else Requirement.SOFT
 
@@ -59,11 +72,30 @@ class RollingCondenser(Condenser, ABC):
         if requirement is None or can_wait:
             return Step(view)
         try:
-            return Step(self.get_condensation(view, agent_llm))
+            return Step(self._explained(view, agent_llm, self.get_condensation(view, agent_llm)))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
                 return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
+
+    def _explained(self, view: View, agent_llm: AgentModel | None, made: Condensation) -> Condensation:
+        """Return a condensation with its reason, if the strategy wrote none. Where the strategy decides by
+        ``should_condense``, a new summary takes the place of those that the View shows, whether it names them or not.
+        """
+        if not isinstance(made, Condensation):
+            return made  # the step refuses it
+        action = made.action
+        summaries = () if action.summary is None else tuple(each.id for each in view.events if each.id < NOT_RECORDED)
+        if self._has_own_rule and not set(summaries) <= set(action.forgotten_event_ids or ()):
+            ids = dict.fromkeys((*(action.forgotten_event_ids or ()), *summaries))
+            names = ("summary", "summary_offset", "metadata", "source")
+            fields = {name: getattr(action, name) for name in names}
+            action = CondensationAction(forgotten_event_ids=tuple(ids), **fields)
+        if "reason" not in action.metadata:
+            after, due = len(view.then((action,))), self.reasons(view, agent_llm)
+            told = self._metadata(view, after, due, getattr(self, "max_size", None))
+            action = replace(action, metadata={**told, **action.metadata})
+        return made if action is made.action else Condensation(action)
 
     def without_summary(
         self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
@@ -96,7 +128,7 @@ class RollingCondenser(Condenser, ABC):
         said = {
             "condenser": self.type,
             "outcome": outcome,
-            "reason": ", ".join(sorted(due)) or "asked for",
+            "reason": ", ".join(sorted(due)) or ("a rule of its own" if self._has_own_rule else "asked for"),
             "events_before": len(view),
             "events_after": after,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property, partial, update_wrapper
@@ -16,7 +15,7 @@ from foldlog import _observed
 from foldlog._history import histories as sync
 from foldlog._history.history import History as SyncHistory
 from foldlog._history.recall import RecallTool
-from foldlog._threads import ThreadPool, awaiting_here, pause
+from foldlog._threads import ThreadPool, pause
 from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
@@ -80,7 +79,8 @@ def _method(
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         histories: AsyncHistories = self._histories
         work = partial(method, self.sync, *args, **kwargs)
-        return _stepped(histories._stepping, work) if steps else histories.pool.run(work, finish=writes)
+        pool = histories._stepping if steps else histories.pool
+        return pool.run(work, finish=writes or steps)
 
     return _described(call, method)
 
@@ -94,14 +94,6 @@ def _pages(
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
 
     return _described(call, method)
-
-
-async def _stepped(pool: ThreadPool, work: Callable[[], _T]) -> _T:
-    """Run ``work`` in a thread. This loop awaits the methods of ported condensers that are async."""
-    compat = sys.modules.get("foldlog.condensers.compat.classes")
-    if compat is not None:
-        work = partial(compat.awaiting_with, awaiting_here(), work)
-    return await pool.run(work, finish=True)
 
 
 def _append(

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -209,21 +209,6 @@ async def pause(seconds: float) -> None:
         await trio.sleep(seconds)
     else:
         await asyncio.sleep(seconds)
-
-
-def awaiting_here() -> Callable[[Coroutine[Any, Any, T]], T]:
-    """Return a function for other threads that has this loop await a coroutine, and returns its result."""
-    if _in_trio():
-        import trio
-
-        token = trio.lowlevel.current_trio_token()
-
-        async def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
-            return await coroutine
-
-        return lambda coroutine: trio.from_thread.run(awaited, coroutine, trio_token=token)
-    loop = asyncio.get_running_loop()
-    return lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def _in_trio() -> bool:

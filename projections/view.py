@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
-from foldlog.eventstore import Action, CondensationAction, Event, check_whole
+from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, check_whole
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
@@ -95,6 +95,17 @@ class View:
         sent them.
         """
         return self.state.left_behind
+
+    @property
+    def summary_event(self) -> CondensationSummary | None:
+        """The newest summary of a condensation that the View shows; None without one."""
+        shown = (event for event in self.events if isinstance(event, CondensationSummary) and event.id < 0)
+        return min(shown, key=lambda event: event.id, default=None)
+
+    @property
+    def forgotten_event_ids(self) -> frozenset[int]:
+        """The ids of all events and summaries that its condensations forgot. Cost: these."""
+        return frozenset(event_id for action in self.condensations for event_id in action.forgotten_event_ids or ())
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ _LEFT_OUT = pytest.StashKey[int]()
 _IMPORT_LITELLM = (
     "tests/condensers/",
     *(f"tests/foldlog/test_{name}.py" for name in ("bytes", "cli", "compare", "condense", "figures", "sizes", "steps")),
-    *(f"tests/{name}.py" for name in ("ported/test_statements", "properties/test_dialects", "test_docs")),
+    *(f"tests/{name}.py" for name in ("ported/test_programs", "properties/test_dialects", "test_docs")),
 )
 
 

@@ -81,30 +81,35 @@ def _field(default: Any, ge: float | None = None, in_tables: float | None = None
     return Field(default, ge=ge if in_tables is None else in_tables, **about)
 
 
-def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> None:
-    """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s."""
+def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> Any:
+    """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s. Return
+    the class of its configurations.
+    """
     of: Any = condenser_type  # not each strategy is a dataclass
     hints = typing.get_type_hints(of)
     settings = [each for each in dataclasses.fields(of) if each.metadata] if dataclasses.is_dataclass(of) else []
-    fields: Any = {"type": (Literal[of.type], of.type)}
+    fields: Any = {"type": (Literal[(of.type, *aliases)], of.type)}
     fields |= {each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings}
     config_type = create_model(
         f"{of.__name__}Config", __base__=base, __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0], **fields
     )
     config_type.aliases = aliases
     register_config(config_type, condenser_type)
+    return config_type
 
 
-_register(NoOpCondenser, "no_op", "NoOpCondenser")
-_register(ObservationMaskingCondenser)
-_register(BrowserOutputCondenser, "browser_output")
-_register(RecentEventsCondenser, "recent_events")
-_register(ClearToolUsesCondenser)
-_register(ClearThinkingCondenser)
-_register(AmortizedForgettingCondenser, "amortized_forgetting")
-_register(ConversationWindowCondenser)
-_register(DigestCondenser)
-_register(LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_Asking)
-_register(StructuredSummaryCondenser, "structured_summary", base=_Asking)
-_register(LLMAttentionCondenser, base=_Asking)
-_register(PipelineCondenser, "PipelineCondenser", base=_OfParts)
+NoOpCondenserConfig = _register(NoOpCondenser, "no_op", "NoOpCondenser")
+ObservationMaskingCondenserConfig = _register(ObservationMaskingCondenser)
+BrowserOutputCondenserConfig = _register(BrowserOutputCondenser, "browser_output")
+RecentEventsCondenserConfig = _register(RecentEventsCondenser, "recent_events")
+ClearToolUsesCondenserConfig = _register(ClearToolUsesCondenser)
+ClearThinkingCondenserConfig = _register(ClearThinkingCondenser)
+AmortizedForgettingCondenserConfig = _register(AmortizedForgettingCondenser, "amortized_forgetting")
+ConversationWindowCondenserConfig = _register(ConversationWindowCondenser)
+DigestCondenserConfig = _register(DigestCondenser)
+LLMSummarizingCondenserConfig = _register(
+    LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_Asking
+)
+StructuredSummaryCondenserConfig = _register(StructuredSummaryCondenser, "structured_summary", base=_Asking)
+LLMAttentionCondenserConfig = _register(LLMAttentionCondenser, base=_Asking)
+PipelineCondenserConfig = _register(PipelineCondenser, "PipelineCondenser", base=_OfParts)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Self
 
-from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from foldlog.condensers.base import Condenser
@@ -49,11 +49,6 @@ class CondenserConfig(StrictTable):
         )
 
     @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Return the type's name and its aliases."""
-        return (cls.model_fields["type"].default, *cls.aliases)
-
-    @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser, which keeps each field as its attribute, except those in ``values``.
         Raises ``InvalidCondenser`` where a part of it has none, or a table may not have one of its values.
@@ -69,35 +64,42 @@ class CondenserConfig(StrictTable):
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
 
-CONDENSER_REGISTRY: dict[type[CondenserConfig], type[Condenser]] = {}
+CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 """The class of the condenser for each class of configuration."""
 
 
-def register_config(config_type: type[CondenserConfig], condenser_type: type[Condenser]) -> None:
-    """Register ``condenser_type`` as the condenser of ``config_type``.
+def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
+    """Return the type's name of a configuration class and its aliases. Raises ``InvalidCondenser`` if it has none."""
+    field = config_type.model_fields.get("type")
+    if field is None or not isinstance(field.default, str):
+        raise InvalidCondenser(f"{config_type.__name__} must give its field 'type' a literal and a default")
+    return (field.default, *getattr(config_type, "aliases", ()))
+
+
+def register_config(config_type: type[BaseModel], condenser_type: type[Condenser]) -> None:
+    """Register ``condenser_type`` as the condenser of ``config_type``: a ``CondenserConfig``, or another pydantic model
+    with a field ``type``.
 
     Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or one of its aliases is already registered.
     """
-    if not isinstance(config_type.names()[0], str):
-        raise InvalidCondenser(f"{config_type.__name__} must give its field 'type' a literal and a default")
-    for name in config_type.names():
+    for name in names_of(config_type):
         if taken := _registered(name):
             raise InvalidCondenser(f"condenser type {name!r} is already registered, by {taken.__name__}")
     CONDENSER_REGISTRY[config_type] = condenser_type
     condenser_type.config_type = config_type
 
 
-def list_strategies() -> list[type[CondenserConfig]]:
+def list_strategies() -> list[type[BaseModel]]:
     """Return the configuration class of every strategy, of installed packages too, by the name of its type.
 
     Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
     """
     for name in entry_points(group=ENTRY_POINTS).names:
         config_type_of(name)
-    return sorted(CONDENSER_REGISTRY, key=lambda config_type: config_type.names())
+    return sorted(CONDENSER_REGISTRY, key=names_of)
 
 
-def condenser_from_config(config: Mapping[str, Any] | CondenserConfig, *, path: str = "condenser") -> Condenser:
+def condenser_from_config(config: Mapping[str, Any] | BaseModel, *, path: str = "condenser") -> Condenser:
     """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
 
     Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there; also if the
@@ -109,14 +111,18 @@ def condenser_from_config(config: Mapping[str, Any] | CondenserConfig, *, path: 
         raise InvalidCondenser(
             f"Unknown condenser config: {type(config).__name__} is not registered; call register_config first"
         )
-    arguments = config.arguments(path)
+    if isinstance(config, CondenserConfig):
+        arguments = config.arguments(path)
+    else:
+        arguments = {name: getattr(config, name) for name in type(config).model_fields if name != "type"}
+    has_own = condenser_type.from_config.__func__ is not Condenser.from_config.__func__  # type: ignore[attr-defined]
     try:
-        return condenser_type(**arguments)
+        return condenser_type.from_config(config) if has_own else condenser_type(**arguments)
     except InvalidCondenser as error:
         raise InvalidCondenser(f"{path}: {error}") from error
 
 
-def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> CondenserConfig:
+def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
     """Return the configuration that a table describes, by its ``type``; a configuration is returned as it is.
 
     ``models`` are those that the table may name. Raises ``InvalidCondenser`` with the path of every key that is wrong,
@@ -128,8 +134,8 @@ def parse_config(value: Any, *, path: str = "condenser", models: Models | None =
         raise refused(error, path) from error
 
 
-def _validated(value: Any, models: object) -> CondenserConfig:
-    if isinstance(value, CondenserConfig):
+def _validated(value: Any, models: object) -> BaseModel:
+    if isinstance(value, BaseModel):
         return value
     if not isinstance(value, Mapping):
         raise wrong_table([((), f"should be a table with a 'type', not {told(value)}")])
@@ -137,7 +143,7 @@ def _validated(value: Any, models: object) -> CondenserConfig:
     return _type_of(value).model_validate(fields, context=models)
 
 
-def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
+def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     if "type" in table and "kind" in table:
         raise wrong_table([(("kind",), "is another word for 'type', and both are given; leave one of them out")])
     key = "kind" if "kind" in table else "type"
@@ -145,7 +151,7 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
     found = config_type_of(name) if isinstance(name, str) else None
     if found is not None:
         return found
-    ours = (config_type.names()[0] for config_type in CONDENSER_REGISTRY)
+    ours = (names_of(config_type)[0] for config_type in CONDENSER_REGISTRY)
     allowed = sorted({*ours, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
@@ -155,7 +161,7 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
 _finding = threading.RLock()
 
 
-def config_type_of(name: str) -> type[CondenserConfig] | None:
+def config_type_of(name: str) -> type[BaseModel] | None:
     """Return the configuration class of a type or alias, those of installed packages among them; None if unknown."""
     with _finding:  # otherwise two threads would register the same class
         if _registered(name) is None:
@@ -164,8 +170,8 @@ def config_type_of(name: str) -> type[CondenserConfig] | None:
         return _registered(name)
 
 
-def _registered(name: str) -> type[CondenserConfig] | None:
-    return next((config_type for config_type in CONDENSER_REGISTRY if name in config_type.names()), None)
+def _registered(name: str) -> type[BaseModel] | None:
+    return next((config_type for config_type in CONDENSER_REGISTRY if name in names_of(config_type)), None)
 
 
 def _register(entry_point: EntryPoint) -> None:

@@ -27,10 +27,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from foldlog.condensers.base import Condenser
-from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, parse_config
+from foldlog.condensers.config.registry import condenser_from_config, parse_config
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.llm_config import Models
+from foldlog.condensers.models.llm_config import LLMConfig, Models
 from foldlog.condensers.tables import told
 
 _Table = Mapping[str, Any]
@@ -46,7 +48,7 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
     return condenser_from_config(load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser")
 
 
-def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> CondenserConfig:
+def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> BaseModel:
     """Return the configuration that ``load_condenser`` uses, with every name resolved and every default filled in."""
     where = os.fspath(path)
     try:
@@ -59,7 +61,7 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
         raise InvalidCondenser(f"{where}: is not TOML: {error}") from error
 
 
-def read_condenser_config(document: _Table, name: str | None = None) -> CondenserConfig:
+def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
     """Return the configuration in a document.
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
@@ -84,6 +86,20 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
             f"'digest', for example, or 'noop' to forget nothing; or name a group; the groups are {known}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
+
+
+def condenser_config_from_toml_section(
+    data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
+) -> dict[str, BaseModel]:
+    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a ``type`` that of
+    ``noop``. ``llm_configs`` are the models that it may name. Raises ``InvalidCondenser`` where ``parse_config`` does.
+    """
+    tables = {
+        name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config
+        for name, config in (llm_configs or {}).items()
+    }
+    section = dict(data) if "kind" in data else {"type": "noop", **data}
+    return {"condenser": parse_config(section, models=Models(tables))}
 
 
 def _table(document: _Table, key: str) -> _Table:

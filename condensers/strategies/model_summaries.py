@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog.condensers.base import Reply
+from foldlog.condensers.base import Reply, setting
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
@@ -24,6 +24,9 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
     """A model summarizes the forgotten events, building on its previous summary."""
 
     type = "llm"
+    size_by_default = 240
+
+    keep_first: int = setting(2, "how many events at the head stay, except in a hard reset", ge=0)
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         return _summary(partial(ask, self.llm), "summary", events, max_event_length, lambda reply: reply.text or "")

@@ -24,8 +24,11 @@ class PipelineCondenser(Condenser):
 
     type = "pipeline"
 
-    def __init__(self, condensers: Iterable[Condenser] = ()) -> None:
-        self.condensers = tuple(condensers)
+    def __init__(self, *parts: Condenser | Iterable[Condenser], condensers: Iterable[Condenser] = ()) -> None:
+        """Take the parts one by one, or as one list."""
+        self.condensers: tuple[Condenser, ...] = ()
+        for part in (*parts, condensers):
+            self.condensers += (part,) if isinstance(part, Condenser) else tuple(part)
 
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
@@ -66,6 +69,9 @@ class PipelineCondenser(Condenser):
             unavailable.reports = reports
             raise unavailable
         return Step(view, reports)
+
+
+CondenserPipeline = PipelineCondenser
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
@@ -28,9 +28,6 @@ TailRule = Literal["half", "fits"]
 """How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as
 much as fits the limit beside a summary. The first one condenses rarely, the second one shows more events.
 """
-
-MAX_SIZE = 100
-"""The default of ``max_size`` if no token limit is known."""
 
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
@@ -52,10 +49,13 @@ class SummarizingCondenser(RollingCondenser):
     Tokens are estimated, rather too high, where the agent's model is unknown or its tokens cannot be counted.
     """
 
+    size_by_default: ClassVar[int] = 100
+    """The default of ``max_size`` if no token limit is known."""
+
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed, to half of this number; by default 100, or, where a token limit is "
-        "known, no number: then only tokens count",
+        "a View with more events is condensed, to half of this number; by default 100 (``llm``: 240), or, where a "
+        "token limit is known, no number: then only tokens count",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
@@ -162,7 +162,7 @@ class SummarizingCondenser(RollingCondenser):
 
     @property
     def _size(self) -> int:
-        return MAX_SIZE if self.max_size is None else self.max_size
+        return self.size_by_default if self.max_size is None else self.max_size
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return the most events and the most tokens of a View that is not condensed. The default number of events

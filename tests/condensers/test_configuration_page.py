@@ -11,7 +11,7 @@ import pytest
 
 from foldlog._cli.forgetting.condensers import strategy_of
 from foldlog.condensers import list_strategies
-from foldlog.condensers.config.registry import CONDENSER_REGISTRY
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY, names_of
 from foldlog.condensers.config.toml import read_condenser_config
 from foldlog.condensers.models.llm_config import LLMConfig
 
@@ -34,7 +34,7 @@ def test_the_strategy_on_the_page_runs():
     (code,) = (text for text in blocks("python") if "register_config(" in text)
     with patch.dict(CONDENSER_REGISTRY):
         exec(code, {"__name__": "page"})
-        assert "every_other" in [config_type.names()[0] for config_type in CONDENSER_REGISTRY]
+        assert "every_other" in [names_of(config_type)[0] for config_type in CONDENSER_REGISTRY]
 
 
 def test_the_tables_on_the_page_are_those_of_the_code():

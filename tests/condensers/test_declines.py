@@ -40,7 +40,7 @@ def store():
 
 def handler(store, model):
     views = Views(store)
-    return CondenseHandler(store, views, LLMSummarizingCondenser(model, max_size=1_000), Characters(60))
+    return CondenseHandler(store, views, LLMSummarizingCondenser(model, max_size=1_000, keep_first=1), Characters(60))
 
 
 def stepped(handling, store, steps=STEPS):

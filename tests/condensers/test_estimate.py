@@ -142,4 +142,4 @@ def test_without_any_limit_nothing_is_estimated(monkeypatch):
         raise AssertionError("there is nothing to hold it to")
 
     monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
-    assert LLMSummarizingCondenser(Scripted("S")).reasons(viewed(messages(5))) == set()
+    assert LLMSummarizingCondenser(Scripted("S"), keep_first=1).reasons(viewed(messages(5))) == set()

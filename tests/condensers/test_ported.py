@@ -144,7 +144,7 @@ def test_a_condenser_without_a_model_uses_the_agents(tmp_path):
         assert isinstance(history.step(), Condensation)
         assert "what came before" in [getattr(event, "content", "") for event in history.view()]
         assert len(agent_llm.calls) == 1
-    assert load_condenser_config(path).condensers[1] == parse_config({"type": "llm", "max_size": 10})
+    assert load_condenser_config(path).condensers[1] == parse_config({"type": "llm", "max_size": 10, "keep_first": 1})
     direct = load_condenser(path).condense(viewed(*messages(14)), agent_llm)
     assert isinstance(direct, Condensation)
 

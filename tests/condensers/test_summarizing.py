@@ -308,7 +308,7 @@ class Narrow(Scripted):
 
 def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_on_from_the_last():
     view = viewed(message(), [message(f"w{n} {'x' * 200}") for n in range(20)])
-    condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20)
+    condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20, keep_first=1)
     result = condenser.condense(view)
     assert plan(result).summary == "of " + " ".join(f"w{n}" for n in range(12))
     assert len(condenser.llm.calls) == 3, "one that was refused, and two halves"
@@ -321,7 +321,7 @@ def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_
 
 def test_an_event_that_is_too_long_by_itself_is_tried_in_pieces_and_then_given_up():
     view = viewed(message(), message("w1 " + "x" * 9_000), messages(19))
-    condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20)
+    condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20, keep_first=1)
     result, reports = condenser.step(view)
     assert result is view
     assert len(condenser.llm.calls) == len(reports) < 15
@@ -507,11 +507,11 @@ class Broken(Scripted):
 
 def test_a_model_that_raises_is_one_that_fails():
     view = viewed(messages(11))
-    result, (report,) = LLMSummarizingCondenser(Broken(), max_size=10).step(view)
+    result, (report,) = LLMSummarizingCondenser(Broken(), max_size=10, keep_first=1).step(view)
     assert result is view
     assert (report["failure"], report["problem"]) == ("bad_reply", "KeyError: 'choices'")
 
 
 def test_a_condensation_without_any_model_is_refused_by_name():
     with pytest.raises(InvalidCondenser, match="names no model"):
-        LLMSummarizingCondenser(None, max_size=10).get_condensation(viewed(messages(20)))
+        LLMSummarizingCondenser(None, max_size=10, keep_first=1).get_condensation(viewed(messages(20)))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 import foldlog
-from foldlog.condensers import Condensation, DigestCondenser, LLMSummarizingCondenser, condenser_from_config
+from foldlog.condensers import (
+    Condensation,
+    DigestCondenser,
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+    condenser_from_config,
+)
 from foldlog.condensers.base import Reason, Requirement
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.eventstore import SystemMessage
@@ -28,12 +34,14 @@ def test_a_known_token_limit_replaces_the_default_number_of_events():
     assert DigestCondenser(max_tokens=WINDOW).condense(view, counting(None)) is view
 
 
-def test_without_a_token_limit_a_hundred_events_are_the_default():
-    view, condenser = many(121), LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2))
+def test_without_a_token_limit_a_number_of_events_is_the_default():
+    view, condenser = many(241), LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2))
     for model in (None, Characters()):
         assert condenser.reasons(view, model) == {Reason.EVENTS}
         assert isinstance(condenser.condense(view, model), Condensation)
-    assert condenser.reasons(many(100)) == frozenset()
+    assert condenser.reasons(many(240)) == frozenset()
+    other = StructuredSummaryCondenser(Scripted())
+    assert (other.reasons(many(100)), other.reasons(many(101))) == (frozenset(), {Reason.EVENTS})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,9 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
     view, model = many(200), Characters(limit)
     kept = {}
     for rule in ("half", "fits"):
-        action = plan(LLMSummarizingCondenser(Scripted("a short summary " * 9), tail=rule).condense(view, model))
+        action = plan(
+            LLMSummarizingCondenser(Scripted("a short summary " * 9), tail=rule, keep_first=1).condense(view, model)
+        )
         after = view.then([action])
         kept[rule] = model.token_sums(after)[-1]
         assert kept[rule] <= limit * 0.9
@@ -81,7 +91,9 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
 
 def test_where_a_summary_does_not_fit_beside_the_tail_the_next_step_forgets_more_of_the_tail():
     view, model = many(200), Characters(20_000)
-    condenser = LLMSummarizingCondenser(Scripted(said("y" * 9_000), said("a short summary " * 9)), tail="fits")
+    condenser = LLMSummarizingCondenser(
+        Scripted(said("y" * 9_000), said("a short summary " * 9)), tail="fits", keep_first=1
+    )
     view = view.then([plan(condenser.condense(view, model))])
     last = view[-1]
     view = view.then([plan(condenser.condense(view, model))])

@@ -54,7 +54,9 @@ CONDENSERS = (
     {"type": "clear_tool_uses", "trigger": LIMIT, "keep": 0, "clear_tool_inputs": True},
     {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
     LLMSummarizingCondenser(
-        Scripted("a summary of all that the agent did, its results and what is left to be done"), max_tokens=LIMIT
+        Scripted("a summary of all that the agent did, its results and what is left to be done"),
+        max_tokens=LIMIT,
+        keep_first=1,
     ),
     LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=6),
 )
@@ -241,7 +243,7 @@ def test_what_was_shown_once_may_be_forgotten(agent):
 
 def test_no_model_is_asked_for_a_summary_of_what_is_unseen(agent):
     model = Scripted("a summary of all that the agent did, its results and what is left to be done")
-    agent = agent(LLMSummarizingCondenser(model, max_tokens=LIMIT))
+    agent = agent(LLMSummarizingCondenser(model, max_tokens=LIMIT, keep_first=1))
     agent.act(50_000)
     agent.prepare()
     assert "x x" not in json.dumps(model.calls)

@@ -32,7 +32,7 @@ def said(count):
 
 def opened(path, *answers, meanwhile=lambda history: None):
     model = Scripted(*answers, meanwhile=lambda: meanwhile(histories["c1"]))
-    histories = foldlog.open(path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10))
+    histories = foldlog.open(path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10, keep_first=1))
     return histories
 
 
@@ -239,7 +239,9 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
         def complete(self, messages, **how):
             return Reply(text=SECRET)
 
-    with foldlog.open(tmp_path / "s.db", condenser=LLMSummarizingCondenser(Mistaken(), max_size=10)) as histories:
+    with foldlog.open(
+        tmp_path / "s.db", condenser=LLMSummarizingCondenser(Mistaken(), max_size=10, keep_first=1)
+    ) as histories:
         histories["c1"].append(said(11))
         histories["c1"].prepare()
         *_, newest = histories["c1"].events()

@@ -179,7 +179,7 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     try:
         with OpenAIServer(Text("a summary")) as server:
             model = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0))
-            condenser = LLMSummarizingCondenser(model, max_size=10)
+            condenser = LLMSummarizingCondenser(model, max_size=10, keep_first=1)
             with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
                 histories["c1"].append(
                     [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(11)]
@@ -207,7 +207,7 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
 
 
 def test_a_model_that_fails_is_counted(seen, tmp_path):
-    condenser = LLMSummarizingCondenser(Scripted(failed("timeout", SECRET)), max_size=10)
+    condenser = LLMSummarizingCondenser(Scripted(failed("timeout", SECRET)), max_size=10, keep_first=1)
     with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
         histories["c1"].append([Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)])
         histories["c1"].prepare()

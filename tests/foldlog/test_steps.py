@@ -13,8 +13,8 @@ from foldlog.condensers import (
     InvalidCondenser,
     NoOpCondenser,
     RecentEventsCondenser,
+    get_condensation_metadata,
 )
-from foldlog.condensers.compat import condensed_history, get_condensation_metadata
 from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
 from tests.said import ids
@@ -139,11 +139,11 @@ def test_a_condenser_that_answers_no_request_is_not_asked(opened):
         assert history.version() == 7
 
 
-def test_what_the_references_condensed_history_masks_is_reported_in_the_history(opened):
+def test_what_condensed_history_masks_is_reported_in_the_history(opened):
     histories = opened(condenser={"type": "observation_masking", "attention_window": 1})
     history = histories["c1"]
     history.append(work(3))
-    view = condensed_history(histories.condenser, history)
+    view = histories.condenser.condensed_history(history)
     assert [event.content for event in view if isinstance(event, Observation)] == ["<MASKED>", "<MASKED>", "done"]
     assert kinds(history)[7:] == [Annotation]
     assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]

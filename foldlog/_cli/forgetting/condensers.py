@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
 from foldlog._documents import ParameterDocument, StrategiesDocument, StrategyDocument
-from foldlog.condensers import Condenser, CondenserConfig, list_strategies
-from foldlog.condensers.config.registry import CONDENSER_REGISTRY
+from foldlog.condensers import Condenser, list_strategies
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY, names_of
 
 
 def run(as_json: AsJson = False) -> None:
@@ -24,12 +25,12 @@ def run(as_json: AsJson = False) -> None:
     terminal.answer(strategies, lambda: _show(strategies.condensers))
 
 
-def strategy_of(config_type: type[CondenserConfig]) -> StrategyDocument:
+def strategy_of(config_type: type[BaseModel]) -> StrategyDocument:
     """Return the strategy of a configuration class, for people."""
     fields, condenser = config_type.model_fields.items(), CONDENSER_REGISTRY[config_type]
     return StrategyDocument(
-        type=config_type.names()[0],
-        aliases=config_type.aliases,
+        type=names_of(config_type)[0],
+        aliases=names_of(config_type)[1:],
         description=(config_type.__doc__ or "").strip(),
         handles_requests=condenser.handles_condensation_requests is not Condenser.handles_condensation_requests,
         parameters=tuple(_parameter(name, field) for name, field in fields if name != "type"),

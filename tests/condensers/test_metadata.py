@@ -1,4 +1,4 @@
-"""Condensers and calls as people wrote them for OpenHands."""
+"""What a condenser reports with ``add_metadata``, and what ``condensed_history`` takes and writes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import threading
 
 import pytest
 
-from foldlog.condensers.base import Condensation
-from foldlog.condensers.compat import (
+from foldlog.condensers import (
+    Condensation,
     Condenser,
+    LLMSummarizingCondenser,
+    ObservationMaskingCondenser,
     RollingCondenser,
     get_condensation_metadata,
 )
+from foldlog.condensers.base import stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.selection import forget
+from foldlog.condensers.states import view_of
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
 from foldlog.eventstore import Annotation
 from foldlog.projections import View
-from tests.condensers.made import messages, plan, viewed
+from tests.condensers.made import answer, call, messages, plan, viewed
+from tests.condensers.scripted import Scripted
 
 
 class Kept:
@@ -38,6 +43,9 @@ class Kept:
     def events(self):
         return self.appended
 
+    def tail(self, count):
+        return self.appended[-count:]
+
 
 class Talkative(Condenser):
     """Written as for the reference: it overrides ``condense`` and adds metadata."""
@@ -52,7 +60,7 @@ class Talkative(Condenser):
         return self.answer or view
 
     def write_metadata(self, history):
-        assert isinstance(history.view(), View)
+        assert isinstance(view_of(history), View)
         super().write_metadata(history)
 
 
@@ -78,6 +86,7 @@ def test_what_a_step_with_a_condensation_reports_is_kept_in_it():
     history = Kept(messages(3))
     action = plan(ForgetsTheFirst().condensed_history(history))
     assert action.metadata[CONDENSER_METADATA_KEY] == [{"why": "first come, first gone"}]
+    assert action.metadata["reason"] == "a rule of its own"
     assert history.appended == [], "the caller appends it"
     history.append(action)
     assert get_condensation_metadata(history) == [{"why": "first come, first gone"}]
@@ -136,12 +145,51 @@ def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
         Speechless()
 
 
-# --- signatures ---
-
-
 def test_the_report_of_a_step_that_failed_is_not_mixed_with_the_next():
     condenser = Talkative(RuntimeError("boom"))
     with pytest.raises(RuntimeError):
-        condenser.step(viewed(messages(3)))
+        stepped(condenser, viewed(messages(3)), None)
     condenser.answer = None
-    assert condenser.step(viewed(messages(2))).reports == ({"seen": 2},)
+    assert stepped(condenser, viewed(messages(2)), None).reports == ({"seen": 2},)
+
+
+# --- a state in memory ---
+
+
+class State:
+    """What an agent's step has in OpenHands: a list of events, and a dictionary."""
+
+    def __init__(self, *parts):
+        self.history = list(viewed(*parts))
+        self.extra_data = {}
+
+
+def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
+    state = State(messages(3))
+    assert Talkative().condensed_history(state) == viewed(messages(3))
+    assert get_condensation_metadata(state) == [{"seen": 3}] == state.extra_data[CONDENSER_METADATA_KEY]
+    with pytest.raises(RuntimeError):
+        Talkative(RuntimeError("boom")).condensed_history(state)
+    with pytest.raises(NoCondensationAvailable):
+        Talkative(NoCondensationAvailable("nothing")).condensed_history(state)
+    assert get_condensation_metadata(state) == [{"seen": 3}] * 3
+    assert len(state.history) == 3, "nothing is appended"
+    assert get_condensation_metadata(State()) == []
+
+
+def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensation():
+    state = State(messages(9))
+    made = LLMSummarizingCondenser(Scripted("all of it"), max_size=8, keep_first=1).condensed_history(state)
+    (report,) = get_condensation_metadata(state)
+    assert report["metrics"]["attempts"] == 1
+    assert plan(made).metadata[CONDENSER_METADATA_KEY] == [report]
+
+
+def test_the_rule_of_a_mask_is_written_once_to_a_log_and_not_to_a_state():
+    condenser, turn = ObservationMaskingCondenser(1), [call(), answer()]
+    history, state = Kept(turn, messages(2)), State(turn, messages(2))
+    for _ in range(3):
+        assert condenser.condensed_history(history)[1].content == "<MASKED>"
+        assert condenser.condensed_history(state)[1].content == "<MASKED>"
+    assert len(history.appended) == 1
+    assert state.extra_data == {}

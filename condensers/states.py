@@ -1,0 +1,76 @@
+"""What an agent's step hands to a condenser: a ``History``, or a state with a list of events.
+
+The reports of a condenser are written there, and read again with ``get_condensation_metadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from foldlog.condensers.reports import (
+    CONDENSER_METADATA_KEY,
+    RULES_COUNT_FOR,
+    Report,
+    annotation,
+    is_standing,
+    reports_of,
+)
+from foldlog.eventstore import Event
+from foldlog.projections import View
+
+
+@runtime_checkable
+class HistoryState(Protocol):
+    """A conversation in memory: all its events, in order, and whatever else belongs to it."""
+
+    history: Any
+    extra_data: dict[str, Any]
+
+
+class StoredHistory(Protocol):
+    """The methods of ``foldlog.History`` that are used here."""
+
+    def view(self) -> View: ...
+
+    def append(self, events: Event, /) -> Any: ...
+
+    def events(self) -> Iterable[Event]: ...
+
+    def tail(self, count: int, /) -> Sequence[Event]: ...
+
+
+State = HistoryState | StoredHistory
+
+
+def view_of(state: State) -> View:
+    """Return the View of a state. Cost: for a list all its events."""
+    return View.from_events(state.history) if isinstance(state, HistoryState) else state.view()
+
+
+def write_reports(state: State, reports: Sequence[Report]) -> None:
+    """Write reports: into ``extra_data``, or as an event of the log. Rules that are the same at every step are only
+    written to a log, once in ``RULES_COUNT_FOR`` events.
+    """
+    news = [report for report in reports if not is_standing(report)]
+    if isinstance(state, HistoryState):
+        if news:
+            state.extra_data.setdefault(CONDENSER_METADATA_KEY, []).extend(map(dict, news))
+        return
+    rules = [report for report in reports if is_standing(report)]
+    if rules:
+        recorded = [report for event in state.tail(RULES_COUNT_FOR // 2) for report in reports_of(event)]
+        news += [report for report in rules if not any(_same_rule(report, each) for each in recorded)]
+    if news:
+        state.append(annotation(news))
+
+
+def _same_rule(some: Report, other: Report) -> bool:
+    return all(some.get(key) == other.get(key) for key in ("condenser", "rule"))
+
+
+def get_condensation_metadata(state: State) -> list[Any]:
+    """Return every report of a state, in order. Cost: for a stored history one pass over its events."""
+    if isinstance(state, HistoryState):
+        return list(state.extra_data.get(CONDENSER_METADATA_KEY, ()))
+    return [report for event in state.events() for report in reports_of(event)]
