@@ -49,7 +49,6 @@ from foldlog.eventstore.errors import UnknownEventType as UnknownEventType
 from foldlog.eventstore.errors import VersionConflict as VersionConflict
 from foldlog.eventstore.errors import install_command as install_command
 from foldlog.eventstore.events import ATTRIBUTES as ATTRIBUTES
-from foldlog.eventstore.events import LOST as LOST
 from foldlog.eventstore.events import MAY_BE_STRUCTURAL as MAY_BE_STRUCTURAL
 from foldlog.eventstore.events import NOT_RECORDED as NOT_RECORDED
 from foldlog.eventstore.events import VIEWS as VIEWS

@@ -13,10 +13,10 @@
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
     ├── CannotRedact           the event cannot be redacted, and the message says why: erase the conversation
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
-    ├── CorruptEvent           stored bytes cannot be read: verify, then salvage
+    ├── CorruptEvent           stored bytes cannot be read: verify, then copy what is sound
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
     └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
-        ├── StoreDamaged       the database is damaged: verify, then restore a backup or salvage
+        ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy what is sound
         └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
 A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
@@ -176,7 +176,7 @@ class InvalidOption(InvalidArgument):
 
 class UnknownEventType(EventStoreError):
     """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or correct the program that
-    appended an object of another class. In a salvaged store the event may stand for a lost one: fork before it.
+    appended an object of another class.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:
@@ -185,14 +185,16 @@ class UnknownEventType(EventStoreError):
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog verify``, then ``foldlog salvage``.
+    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog verify``, then ``foldlog copy
+    --damaged``.
 
     A follower gets the ``position`` of the event: resume after it.
     """
 
     def __init__(self, conversation: str, event_id: int, problem: str, position: int | None = None) -> None:
         super().__init__(
-            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog verify', then 'foldlog salvage'"
+            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog verify', then "
+            f"'foldlog copy --damaged'"
         )
         self.conversation, self.event_id, self.problem, self.position = conversation, event_id, problem, position
 
@@ -221,7 +223,7 @@ class StoreUnusable(EventStoreError):
 
 class StoreDamaged(StoreUnusable):
     """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog verify``, then restore a backup, or
-    copy what is sound with ``foldlog salvage``.
+    copy what is sound with ``foldlog copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:

@@ -33,10 +33,6 @@ ATTRIBUTES = "attributes"
 VIEWS = "views"
 """The projection of Views. Its records hold no content, and are the same after a redaction, so they stay."""
 
-LOST = "foldlog.lost"
-"""In a salvaged store: what the ``meta`` of an event in the place of a lost one names, and the kind of the event in the
-place of a structural one.
-"""
 NOT_RECORDED = -1
 """The id of an event that is in no conversation yet."""
 

@@ -222,8 +222,8 @@ class Store:
 
         Keep the last position and go on after it later: no event is missed or comes twice, and no later commit gets an
         earlier position. Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
-        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog salvage`` copies the others. Cost: the
-        events yielded, read a page at a time.
+        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog copy --damaged`` copies the others.
+        Cost: the events yielded, read a page at a time.
         """
         check_whole("after_position", after_position)
         if limit is not None:

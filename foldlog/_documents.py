@@ -889,25 +889,6 @@ class VerifiedDocument(Document, frozen=True, kw_only=True):
     sound: bool
 
 
-class SalvagedDocument(OfVersion, frozen=True, kw_only=True):
-    """One conversation that was salvaged. ``view_ends``: from this lost event on there is no View."""
-
-    whole: bool
-    lost: tuple[LossDocument, ...]
-    problem: str | None
-    view_ends: int | None
-
-
-class SalvageDocument(Document, frozen=True, kw_only=True):
-    """``foldlog salvage``. ``nameless`` conversations lost their names, ``unreadable`` tables some of their rows."""
-
-    source: str = msgspec.field(name="from")
-    target: str = msgspec.field(name="to")
-    conversations: tuple[SalvagedDocument, ...]
-    nameless: int
-    unreadable: tuple[str, ...]
-
-
 class QuoteDocument(OfConversation, frozen=True, kw_only=True):
     """A condensation whose summary may quote a redacted event."""
 

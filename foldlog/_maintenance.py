@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import getpass
 import glob
+import json
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate, chain
+from pathlib import Path
 from typing import Any, Protocol
 
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
 from foldlog._formats.packing import events_of, place_of
 from foldlog._reports.sums import KeptSums
+from foldlog._reports.unreadable import sound
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
 from foldlog._seen_files import keep_source, note_sources, source_files
+from foldlog._whole_file import whole_file
+from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
     NOT_RECORDED,
     ConversationErased,
@@ -29,6 +34,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     KeyRing,
     KeyUnavailable,
+    Logged,
     Store,
     VersionConflict,
     as_url,
@@ -148,17 +154,52 @@ class Maintenance:
         work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, expected=expected, dry_run=dry_run)
         return gone(work, findings)
 
-    def copy_from(self, source: Store | _Histories, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
+    def copy_from(
+        self,
+        source: Store | _Histories,
+        *conversations: str,
+        jobs: int = 4,
+        damaged: str | os.PathLike[str] | None = None,
+    ) -> Iterator[Moved]:
         """Yield every history of another store, or those named and their companions, as it is copied into this one;
         nothing is copied until you iterate. See ``maintenance.copy.copy_store``.
+
+        ``damaged`` names a file. Then a damaged history is copied up to its first damaged event, and each later event
+        that can be read is a line of JSON in that file, which only its owner can read.
         """
         store = _store_of(source)
-        return copy.copy_store(store, self._store, *and_companions(store, conversations), jobs=jobs)
+        names = and_companions(store, conversations)
+        moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
+        return moved if damaged is None else _with_the_rest(store, moved, Path(damaged))
 
     def differences_from(self, source: Store | _Histories, *conversations: str) -> Iterator[UnequalConversation]:
         """Yield the histories of another store, or those named and their companions, that have another head here."""
         store = _store_of(source)
         return copy.compare_stores(store, self._store, *and_companions(store, conversations))
+
+
+def _with_the_rest(store: Store, moved: Iterable[Moved], path: Path) -> Iterator[Moved]:
+    """Yield the outcomes, and write the readable events that could not be copied to a file."""
+    with noted(store, "export", path), whole_file(path) as file:
+        for outcome in moved:
+            if outcome.damaged is None:
+                yield outcome
+                continue
+            number = 0
+            for each in _readable_from(store, outcome.conversation, outcome.damaged):
+                number += 1
+                line = {"conversation": outcome.conversation, **event_document(each.event, each.recorded_at)}
+                file.write(f"{json.dumps(line)}\n".encode())
+            rest = f"{number:,} later event{'s' if number != 1 else ''} in {path}"
+            yield outcome._replace(problem=f"copied up to event {outcome.damaged}, {rest}: {outcome.problem}")
+
+
+def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
+    """Yield the events that can be read. Those of a fork can, where those that it shares cannot."""
+    row = store.conversation(conversation)
+    begins = max(start, row.parent_version or 0)
+    for first, stop in ((start, begins), (begins, row.version)):
+        yield from sound(store, conversation, first, stop, [])
 
 
 def gone(

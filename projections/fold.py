@@ -21,7 +21,6 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
-    LOST,
     MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
@@ -223,13 +222,6 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 def _why_unknown(event: UnknownEvent) -> str:
     """Say why no View can be made from this event on, and what to do."""
-    if event.stored_kind == LOST:
-        return (
-            f"event {event.id} was damaged, and is lost: it was a condensation, a request for one or a retraction. "
-            f"The salvage of its store put this event in its place. No View can be made from there on, not by a "
-            f"retraction either; to go on without the later events, fork the conversation at version {event.id}: "
-            f"'foldlog fork ID NEW --at V'"
-        )
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version does "
         f"not know and which changes the View; upgrade foldlog to read this conversation from there on"

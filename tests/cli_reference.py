@@ -64,7 +64,6 @@ _NOT_SHOWN = {"serve": "it runs until Ctrl-C"}
 _BEFORE = {
     "restore": "foldlog backup monday.db",
     "verify": "foldlog verify --print-heads --json > heads.json",
-    "salvage": "cp foldlog.db damaged.db",
 }
 """What is run first, and not shown."""
 _LINES, _COLUMNS = 7, 100

@@ -191,7 +191,7 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
         where = "" if conversation is None else f"conversation {conversation!r}: "
         raise StoreDamaged(
             f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
-            f"replaced; restore another backup, or copy what is sound with 'foldlog salvage'"
+            f"replaced; restore another backup, or copy what is sound with 'foldlog copy --damaged'"
         )
     return _counted(made), living
 

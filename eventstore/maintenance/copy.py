@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from functools import partial
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import (
@@ -46,14 +46,16 @@ from foldlog.eventstore.log.row import (
     sound,
     stored_event_of,
 )
-from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import redact_rows
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
+from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.store import Store
+
+Item = TypeVar("Item")
 
 _JOBS_MAX = 64
 """The most conversations that may be copied at the same time."""
@@ -61,7 +63,7 @@ _JOBS_MAX = 64
 
 class Moved(NamedTuple):
     """The outcome for one conversation: how many events and tombstones were copied, and its version now; or its
-    problem.
+    problem. Of a damaged one that was copied in part, ``damaged`` is the first event that was not.
     """
 
     conversation: str
@@ -69,6 +71,7 @@ class Moved(NamedTuple):
     version: int
     problem: str | None = None
     tombstones: int = 0
+    damaged: int | None = None
 
 
 class UnequalConversation(NamedTuple):
@@ -79,9 +82,11 @@ class UnequalConversation(NamedTuple):
     behind: bool
 
 
-def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
+def copy_store(
+    source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
+) -> Iterator[Moved]:
     """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time. Each appears whole in the
-    target or not at all, or grows by its tail.
+    target or not at all, or grows by its tail. With ``damaged``, a damaged one is copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with its problem, and
     the others go on. Raises ``ConversationNotFound`` for a name, ``KeyUnavailable`` where a key is not given, and what
@@ -91,7 +96,7 @@ def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4)
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     wanted = _conversations(source.database, conversations)
     stopped = threading.Event()
-    move = partial(_move, source.database, target.database, stopped)
+    move = partial(_move, source.database, target.database, stopped, damaged)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
         try:
@@ -111,6 +116,9 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
     as many redactions, or more. Those that only the target has are ignored. Cost: one row of each on both sides.
     """
     for found in _conversations(source.database, conversations):
+        if isinstance(found, Unlisted):
+            yield UnequalConversation(found.id or "", found.problem, behind=False)
+            continue
         there = _find(target.database, found.id)
         if there is None:
             problem = f"{_measure(found)} in the source, missing in the target"
@@ -122,22 +130,30 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
             yield UnequalConversation(found.id, problem, behind=behind)
 
 
-def _move(source: Database, target: Database, stopped: threading.Event, found: Conversation) -> Moved:
+def _move(
+    source: Database, target: Database, stopped: threading.Event, damaged: bool, found: Conversation | Unlisted
+) -> Moved:
+    if isinstance(found, Unlisted):
+        return Moved(found.id or "", 0, 0, found.problem)
     there = _find(target, found.id)
     version = 0 if there is None else there.end[0]
     if there is not None and _state(found) == _state(there):
         return Moved(found.id, 0, version)
     try:
-        return copy_conversation(source, target, found.id, stopped)
+        return copy_conversation(source, target, found.id, stopped, damaged=damaged)
     except ConversationErased as error:
         return Moved(found.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
-        return Moved(found.id, 0, version, str(error))
+        is_damage = damaged and isinstance(error, CorruptEvent)
+        return Moved(found.id, 0, version, str(error), damaged=version if is_damage else None)
 
 
-def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation]:
-    """Yield these conversations, or all that have events or a tombstone."""
-    return (found for found in named_or_all(database, names) if names or found.version or found.erasure)
+def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
+    """Yield these conversations, or all that have events or a tombstone, and those that a list cannot show."""
+    if names:
+        return named_or_all(database, names)
+    found = readable_conversations(database.recorder)
+    return (each for each in found if isinstance(each, Unlisted) or each.version or each.erasure)
 
 
 def _find(database: Database, conversation: str) -> Conversation | None:
@@ -159,9 +175,11 @@ def _measure(found: Conversation) -> str:
 # -- one conversation -------------------------------------------------------------------------------------------------
 
 
-def copy_conversation(source: Database, target: Database, conversation: str, stopped: threading.Event) -> Moved:
-    """Copy one conversation, or the tail that the target does not have yet. Where it is ``stopped``, it ends after the
-    transaction that it is in.
+def copy_conversation(
+    source: Database, target: Database, conversation: str, stopped: threading.Event, *, damaged: bool = False
+) -> Moved:
+    """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to the first damaged
+    event. Where it is ``stopped``, it ends after the transaction that it is in.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged; ``HistoryDiverged`` where the target
     has other events, ``ConversationErased`` where the target erased it, and ``CannotRedact`` where it shares an event
@@ -173,22 +191,36 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
+    damage: list[CorruptEvent] | None = [] if damaged else None
     with CopyWriter(target, found, earlier, origins) as writer:
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
         start, is_ahead = writer.end.version, writer.end.version > found.version  # it is left as it is
         if there is not None and not is_ahead and there.redactions != found.redactions:
-            redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
+            redacted = (row for row in _up_to_damage(stored_rows(source, found), damage) if is_redacted(row.proof))
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
-        for chunk in chunked(stored_rows(source, found, start)):
+        rows = writer.linked(stored_rows(source, found, start))
+        for chunk in chunked(_up_to_damage(rows, damage)):
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk)
         views = source.recorder.query(lambda reader: [*find_again(source, reader, found).records(VIEWS, start)])
-        writer.finish(keys_of(source, found), 0 if is_ahead else found.redactions, views)
-    return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
+        keys = _up_to_damage(keys_of(source, found), damage)
+        writer.finish(keys, 0 if is_ahead else found.redactions, views)
+    moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
+    return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
+
+
+def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent] | None) -> Iterator[Item]:
+    """Yield the items. With ``damage``, they end at a ``CorruptEvent``, which is added there."""
+    try:
+        yield from items
+    except CorruptEvent as error:
+        if damage is None:
+            raise
+        damage.append(error)
 
 
 def _with_earlier(
@@ -214,22 +246,17 @@ def _check_same(source: Database, found: Conversation, target: Database, there: 
         raise HistoryDiverged(there.id, bisect_left(range(1, both), True, key=differ), there.version)
 
 
-def keys_of(
-    source: Database, found: Conversation, sound_by: RowCodec | None = None
-) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield its idempotency keys lazily. A key that was changed without the key of the conversation is skipped where
-    ``sound_by`` is given; else it raises ``CorruptEvent``.
+def keys_of(source: Database, found: Conversation) -> Iterator[tuple[str, RecalledKey]]:
+    """Yield its idempotency keys lazily. Raises ``CorruptEvent`` at one that was changed without the key of the
+    conversation.
     """
 
     def some(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(found.key, start_after(after), CHUNK)
-        if sound_by is None:
-            find_again(source, reader, found).check_proofs(page)  # it may have another key by now
+        find_again(source, reader, found).check_proofs(page)  # it may have another key by now
         return page
 
-    for name, recalled in paged(lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK):
-        if sound_by is None or sound_by.is_proved(name, recalled):
-            yield name, recalled
+    return paged(lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK)
 
 
 class CopyWriter(StagedWriter):
@@ -259,20 +286,24 @@ class CopyWriter(StagedWriter):
         self._origins = origins
         super().__init__(target, self.end, there, replaces=replaces)
 
-    def copy(self, rows: Sequence[Row]) -> None:
-        """Add the next rows, plain, at most some thousand.
-
-        Raises ``CorruptEvent`` at a row that does not follow the one before it, ``VersionConflict`` if another writer
-        appends to the conversation during the copy.
+    def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield plain rows that follow the last one, with the right counts. Raises ``CorruptEvent`` at a row that does
+        not follow the one before it.
         """
-        end, added = self.end, list[Row]()
+        end = self.end
         for row in rows:
             if link_of(end.head or first_head(end, end.salt), end.salt, sound(end.id, row)) != row.head:
                 raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
-            added.append(row._replace(shown_before=end.shown, structural_before=end.structural))
-            end = end.grown(added[-1])
-        self.add(added, lambda writing: None)
-        self.end = end
+            counted = row._replace(shown_before=end.shown, structural_before=end.structural)
+            end = end.grown(counted)
+            yield counted
+
+    def copy(self, rows: Sequence[Row]) -> None:
+        """Add the next rows, of those that ``linked`` yields, at most some thousand. Raises ``VersionConflict`` if
+        another writer appends to the conversation during the copy.
+        """
+        self.add(rows, lambda writing: None)
+        self.end = self.end.grown(rows[-1])
 
     def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int, views: Sequence[Record] = ()) -> None:
         """Add keys, the count of redactions and records of Views after all rows; then make the conversation visible."""

@@ -53,8 +53,8 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
 
     The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
     erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
-    encrypted and its key is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read, for
-    ``salvage``. Cost: reading all rows that may change, and writing the changed ones; memory for one transaction.
+    encrypted and its key is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read.
+    Cost: reading all rows that may change, and writing the changed ones; memory for one transaction.
     """
     database = store.database
     for found in named_or_all(database, conversations):

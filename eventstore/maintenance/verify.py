@@ -203,8 +203,7 @@ def _findings(
 
 def _of_rows(check: Check) -> Iterator[VerifyFinding]:
     """Yield the findings of a check; where it has none, also the published heads that were not found."""
-    for _ in check.rows():
-        pass
+    check.run()
     yield from check.findings
     for version, head in check.published.items() if not check.findings else ():
         problem = f"at version {version} its head is not the one that was published: its history was rewritten"
@@ -252,15 +251,13 @@ def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, unfini
 class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version ``stop``.
 
-    ``rows`` yields the sound ones, and is iterated once, to its end. Then ``findings`` are complete, and ``published``
-    are those of the published heads, by version, that no row has. ``lost_structural`` are damaged events that are
-    structural by their own columns.
+    After ``run``, ``findings`` are complete, and ``published`` are those of the published heads, by version, that no
+    row has.
     """
 
     def __init__(self, database: Database, found: Conversation, stop: int, published: Mapping[int, bytes]) -> None:
         self.findings: list[VerifyFinding] = []
         self.published = {version: head for version, head in published.items() if found.begins < version <= stop}
-        self.lost_structural: set[int] = set()
         try:
             codec = database.codec_of(found)
         except CorruptEvent:  # its mark is of another state: then only encrypted rows are read
@@ -287,20 +284,16 @@ class Check:
         self._receipts: dict[int, set[str]] = {}
         """What receipts say: the hashes by redacted event."""
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the sound rows, plain, in the order of their ids. Cost: one hash and one checksum each; a page of
-        memory. Raises ``StoreUnavailable`` where it cannot be read now.
+    def run(self) -> None:
+        """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises ``StoreUnavailable`` where
+        they cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
             if not self._is_proved and self.salt:
                 self._prove(decoded)
             for row in decoded:
-                if not self._take(row):
-                    if row.structural:
-                        self.lost_structural.add(row.id)
-                elif row.id < self._stop:
-                    yield row
+                self._take(row)
         self._miss(self._stop)
         self.findings = [each for each in self.findings if each.first is None or each.first < self._stop]
         self._match_receipts()
@@ -338,24 +331,23 @@ class Check:
             self.findings.append(of_all("its salt was changed, or all of its events were: nothing proves its heads"))
             self.salt, self._head = b"", None
 
-    def _take(self, row: Row) -> bool:
-        """Check the next row, plain. Return whether it is sound."""
+    def _take(self, row: Row) -> None:
+        """Check the next row, plain."""
         event_id, kind, _, shown, structural, _, encoding, body, proof, before, turns, _ = row
         if event_id < self._next:
             self._find(event_id, "it is stored twice", sound=True)
-            return False
+            return
         if event_id != self._next:
             self._miss(event_id)
         if encoding == DAMAGED:
             self._find(event_id, body.decode())
             self._go_on(event_id + 1)
-            return False
-        is_sound, head = True, proof[:HEAD_BYTES]
+            return
+        head = proof[:HEAD_BYTES]
         if self.published and self.published.get(event_id + 1) == head:
             del self.published[event_id + 1]
         if self._head is not None and link_of(self._head, self.salt, row) != head:
             self._find(event_id, _STRAY)
-            is_sound = False
         elif self._counts is not None and self._counts != (before, turns):
             problem = f"it counts {before} shown and {turns} structural events before it"
             self._find(event_id, problem, sound=True)
@@ -363,10 +355,8 @@ class Check:
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
                 self._find(event_id, problem_of_redaction)
-                is_sound = False
         self._next, self._counts = event_id + 1, (before + shown, turns + structural)
         self._head = head if self.salt else None
-        return is_sound
 
     def _miss(self, until: int) -> None:
         """Find the rows from the next one on missing."""

@@ -255,7 +255,8 @@ class Reader(ABC):
             border = self.rows(found.parent, found.begins - 1, found.begins, 1)
         except (AttributeError, TypeError) as error:  # a column of another type
             raise StoreDamaged(
-                f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then 'foldlog salvage'"
+                f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then "
+                f"'foldlog copy --damaged'"
             ) from error
         return found.grown(border[0]) if border else found._replace(version=found.begins)
 

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Views": ("why", "diff", "stats", "audit", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
     "The store": ("copy", "backup", "restore", "vacuum", "adapters"),
-    "Trust": ("verify", "salvage", "rekey", "erase", "redact"),
+    "Trust": ("verify", "rekey", "erase", "redact"),
 }
 """Commands by the heading that the help puts them under, in its order."""
 _FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}

@@ -55,10 +55,10 @@ def _complete(typed: str, name: str) -> str:
     if _store is None or name in _WITHOUT_STORE or " --db " in typed or " --help" in typed:
         return typed
     named = _word(store_name(_store))
+    if typed == "foldlog copy --damaged":
+        return f"foldlog copy {named} NEW.db --damaged REST.jsonl"
     if name == "copy":
         return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
-    if name == "salvage":
-        return typed if typed != "foldlog salvage" else f"{typed} {named} NEW.db"
     return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
 
 

@@ -20,7 +20,7 @@ _COMMANDS = {
     **dict.fromkeys(("check", "fsck"), "verify"),
     **dict.fromkeys(("find", "grep"), "search WORDS"),
     **dict.fromkeys(("explain",), "why ID EVENT"),
-    **dict.fromkeys(("repair", "recover"), "salvage"),
+    **dict.fromkeys(("repair", "recover", "salvage"), "copy --damaged"),
     "rebuild": "audit --repair",
     "status": "list --followers",
     **dict.fromkeys(("head", "heads"), "verify --print-heads"),
@@ -42,7 +42,6 @@ _OPTIONS = {
     "import": {"--id": "--conversation ID", "--name": "--conversation ID"},
     "log": {"--limit": "--tail N", "--at": "--stop V", "--last": "--tail N", "--from": "--start V", "--to": "--stop V"},
     "report": {"--to": "--output FILE", "--html": "--output FILE"},
-    "salvage": {"--db": "give the stores as two arguments, FROM and TO"},
     "search": {"--conversation": "--in ID", "--id": "--in ID"},
     "view": {"--version": "--at V", "-v": "--at V", "--limit": "--tail N", "--last": "--tail N"},
 }

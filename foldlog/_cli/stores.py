@@ -205,4 +205,4 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             problem = str(error)
         if problem:
             named = f"conversation {found.id!r}: " if found.id else ""
-            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
+            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog copy --damaged'")

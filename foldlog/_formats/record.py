@@ -16,10 +16,8 @@ INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
 """The document with the number of readable records before each of them, and the id of the event after it; of too many
-the last stands for others: its number is -1. For an event that a salvage lost the number is ``LOST_EVENT``, and the id
-is its own.
+the last stands for others: its number is -1.
 """
-LOST_EVENT = -2
 
 _encode = msgspec.json.Encoder().encode
 

@@ -4,19 +4,17 @@ lacks records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import groupby, islice, takewhile
+from collections.abc import Mapping, Sequence
+from itertools import groupby, takewhile
 from typing import Any
 
 from foldlog._formats.packing import place_of
-from foldlog._formats.record import INCOMPLETE, LOST_EVENT, UNREAD
+from foldlog._formats.record import INCOMPLETE, UNREAD
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
     ConversationNotFound,
     ConversationRow,
-    CorruptEvent,
     Documents,
     Event,
     InvalidArgument,
@@ -26,8 +24,6 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
-
-LOST_MAX = 1_000
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
@@ -43,18 +39,6 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     return store.conversation(new)
 
 
-def mark_lost(store: Store, conversation: str, lost: Iterable[int]) -> None:
-    """Mark a salvaged conversation that lacks these events. Nothing is marked where an attribute needs one of them: it
-    cannot be read, as each command says.
-    """
-    documents = Documents(store)
-    with suppress(CorruptEvent):
-        known = documents.get(conversation, UNREAD, default=())
-        unread = [*known, *([LOST_EVENT, event_id] for event_id in islice(lost, LOST_MAX))]
-        attributes = documents.get(conversation, ATTRIBUTES, default={})
-        documents.append(conversation, (), marked(attributes, unread))
-
-
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the documents of a history with these attributes that lacks these records: see ``UNREAD``."""
     return {ATTRIBUTES: {**attributes, INCOMPLETE: _incomplete(unread)}, UNREAD: [*map(list, unread)]}
@@ -62,20 +46,12 @@ def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> di
 
 def _incomplete(unread: Sequence[Sequence[int]]) -> str:
     """Return the attribute of a history that lacks these records: see ``UNREAD``."""
-    told: list[str] = []
-    lost = [each for each in unread if each[0] == LOST_EVENT]
-    for noun, of, lacking in (
-        ("record", "of its source could not be read", [each for each in unread if each[0] != LOST_EVENT]),
-        ("event", "could not be salvaged", lost),
-    ):
-        if not lacking:
-            continue
-        before, number = lacking[0][1], sum(each[0] != -1 for each in lacking)
-        is_all = number == len(lacking) and len(lost) < LOST_MAX
-        lacks, first = (f"1 {noun}", "") if number == 1 else (f"{number:,} {noun}s", "the first ")
-        where = f"after event {before - 1}" if before else "before event 0"
-        told.append(f"{'' if is_all else 'at least '}{lacks} {of}, {first}{where}")
-    return "; ".join(told)
+    before = unread[0][1]
+    number = sum(each[0] != -1 for each in unread)
+    lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
+    where = f"after event {before - 1}" if before else "before event 0"
+    at_least = "" if number == len(unread) else "at least "
+    return f"{at_least}{lacks} of its source could not be read, {first}{where}"
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:

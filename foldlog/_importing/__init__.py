@@ -20,7 +20,7 @@ from foldlog._formats.conversion import format_of_history
 from foldlog._formats.format import Earlier
 from foldlog._formats.packing import is_step_aside, place_of
 from foldlog._formats.past import recorded
-from foldlog._formats.record import INCOMPLETE, LOST_EVENT, UNREAD, dicts_in
+from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
 from foldlog._formats.tips import marked
 from foldlog._importing.known import (
@@ -198,7 +198,7 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, _, put_back = compare(store, conversation, source)
-    unread = [place for place, _ in Documents(store).get(conversation, UNREAD, ()) if place != LOST_EVENT]
+    unread = [place for place, _ in Documents(store).get(conversation, UNREAD, ())]
     differing = store.events(conversation, diverged.event_id, diverged.event_id + 1)
     by_others = any(event.origin is None for event in differing)
     if more > 0 and (by_others or unread or rewritings(store, conversation)):
@@ -376,9 +376,8 @@ def _incomplete(store: Store, conversation: str, source: Source) -> dict[str, An
     documents, is_begun = Documents(store), store.version(conversation) > 0
     known = documents.get(conversation, UNREAD, default=()) if is_begun else ()
     attributes = documents.get(conversation, ATTRIBUTES, {}) if is_begun else {}
-    lost = [each for each in known if each[0] == LOST_EVENT]  # of the store, and stays lost
-    if [place for place, _ in known] == [place for place, _ in (*unread, *lost)]:
+    if [place for place, _ in known] == [place for place, _ in unread]:
         return {}
-    if not unread and not lost:
+    if not unread:
         return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}
-    return marked(attributes, [*unread, *lost])
+    return marked(attributes, unread)

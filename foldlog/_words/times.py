@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldlog.eventstore import Event, EventStoreError, EventTime, UnknownEvent, in_utc, parse_event_time
-from foldlog.eventstore.events import LOST
+from foldlog.eventstore import Event, EventStoreError, EventTime, in_utc, parse_event_time
 
 if TYPE_CHECKING:
     from foldlog._formats.format import Format
@@ -20,11 +19,8 @@ def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     of its recording.
 
     For an event of a format whose records say when they happened, and for one of a history that was imported, it is the
-    time that its source wrote, or None: the time of the import says nothing about it. Nor is it known when an event
-    happened that a salvage lost.
+    time that its source wrote, or None: the time of the import says nothing about it.
     """
-    if LOST in event.meta or (isinstance(event, UnknownEvent) and event.stored_kind == LOST):
-        return None
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked it
     if event.origin is None or (

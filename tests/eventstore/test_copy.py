@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,14 +13,26 @@ import pytest
 from foldlog.eventstore import ANY_VERSION, CondensationAction, ConversationNotFound, Message, Store, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
-from tests.eventstore.test_salvage import without_page
 from tests.said import said
+
+PAGE = 4_096
+
+
+def without_page(path: Path, is_that: Callable[[bytes], bool]) -> None:
+    """Overwrite the pages that this is true of."""
+    content = bytearray(path.read_bytes())
+    pages = [at for at in range(0, len(content), PAGE) if is_that(bytes(content[at : at + PAGE]))]
+    assert pages
+    for at in pages:
+        content[at : at + PAGE] = b"\xff" * PAGE
+    path.write_bytes(content)
 
 
 def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]:
@@ -96,6 +111,61 @@ def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
         assert found is not None
         list(rekey(source, decrypt=True))
         assert [recalled.events for _, recalled in keys_of(source.database, found)] == [1]
+
+
+DAMAGE = {
+    "another text": "UPDATE events SET body = replace(body, 'two', 'owt') WHERE id = 2",
+    "a lost event": "DELETE FROM events WHERE id = 2",
+    "another type": "UPDATE events SET body = x'ff', encoding = 3 WHERE id = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path: Path, damage: str):
+    texts = ("zero", "one", "two", "three", "four")
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for name in ("a", "b"):
+            for text in texts:
+                store.append(name, said(text), expected_version=ANY_VERSION, idempotency_key=text)
+        store.fork("a", 4, "fork")
+        store.append("fork", said("own"), expected_version=4)
+        head = store.query("a", lambda read: read.head_at(2))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"{DAMAGE[damage]} AND conversation = 1")
+        with open_store("memory:", keys=KeyRing(["11" * 32])) as target:
+            outcomes = {each.conversation: each for each in copy_store(store, target, damaged=True)}
+            assert {name: (each.version, each.damaged) for name, each in outcomes.items()} == {
+                "a": (2, 2), "b": (5, None), "fork": (2, 2),
+            }  # fmt: skip
+            assert re.search("event 2: ", outcomes["a"].problem or "")
+            for name in ("a", "fork"):
+                assert target.query(name, lambda read: read.head) == head
+                assert [event.content for event in target.events(name)] == ["zero", "one"]  # type: ignore[union-attr]
+            assert [verdict.findings for verdict in verify(target)] == [()] * 4  # and the whole store
+            (again,) = target.append("a", said("one"), expected_version=1, idempotency_key="one")
+            assert again.id == 1
+            assert [each.behind for each in compare_stores(store, target)] == [True, True]
+        with open_store("memory:") as target:
+            assert {each.conversation for each in copy_store(store, target) if each.problem} == {"a", "fork"}
+
+
+def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store, open_store("memory:") as other, open_store("memory:") as target:
+        for each in (store, other):
+            each.append("a", [said("zero"), said("one")], expected_version=0)
+        (row,) = other.query("a", lambda read: read.rows(0, 1, 1))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            (stored,) = with_checksums(checksum_seed("a"), [row])
+            connection.execute(
+                "UPDATE events SET head = ?, recorded_at = ?, checksum = ? WHERE id = 0",
+                (stored.proof, stored.recorded_at, stored.checksum),
+            )
+        (moved,) = copy_store(store, target, damaged=True)
+        assert (moved.damaged, moved.version) == (0, 0)
+        assert [*target.conversations()] == []
+        assert [event.content for event in store.events("a")] == ["zero", "one"]  # type: ignore[union-attr]
 
 
 def test_some_conversations_are_copied_alone():

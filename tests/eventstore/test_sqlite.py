@@ -67,7 +67,7 @@ def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
 
 
 @pytest.mark.parametrize("of", ["live", "imported"])
-def test_a_page_that_cannot_be_read_is_an_error_that_names_salvage(path: str, of: str):
+def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path: str, of: str):
     with open_store(path) as store:
         live = [Message(source="user", content=f"live {n:04} " + "x" * 300) for n in range(100)]
         store.append("first", live, expected_version=0)
@@ -86,7 +86,7 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_salvage(path: str, of
         assert {one.conversation for one in lost} == {"first" if of == "live" else "second"}
         for reverse in (False, True):
             read = list[Message]()
-            with pytest.raises(CorruptEvent, match=r"it cannot be read: .*salvage") as found:
+            with pytest.raises(CorruptEvent, match=r"it cannot be read: .*copy --damaged") as found:
                 read.extend(store.events("first" if of == "live" else "second", reverse=reverse))  # type: ignore[arg-type]
             assert abs(found.value.event_id - 50) < 25
             assert found.value.event_id == read[-1].id + (-1 if reverse else 1)
@@ -636,7 +636,9 @@ def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path:
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
-    with pytest.raises(StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: .*salvage"):
+    with pytest.raises(
+        StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "
+    ):
         open_store(f"sqlite:///{path}")
 
 

@@ -125,7 +125,7 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
         store.append(hostile, [Message(source="user", content=hostile)] * 2, expected_version=0)
     looks = (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"])
     copies = (["verify", "--print-heads"], ["copy", "foldlog.db", "other.db"], ["rekey"])
-    with_findings = (["verify"], ["salvage", "foldlog.db", "new.db"], ["erase", hostile, "--yes", "--reason", hostile])
+    with_findings = (["verify"], ["erase", hostile, "--yes", "--reason", hostile])
     for arguments in (*looks, *copies, *with_findings, ["verify"]):
         if arguments == ["verify"]:
             with closing(sqlite3.connect("foldlog.db")) as connection, connection:

@@ -24,7 +24,6 @@ PRINTED = [
     (["export", "five", "--output", "exported.jsonl"], documents.ExportedDocument),
     (["redact", "five", "1", "--yes", "--reason", "asked to"], documents.RedactionsDocument),
     (["rekey"], documents.RekeyDocument),
-    (["salvage", "foldlog.db", "rescued.db"], documents.SalvageDocument),
     (["show", "five", "1"], documents.ShownDocument),
     (["stats"], documents.StatsDocument),
     (["stats", "five"], documents.StatsDocument),
@@ -62,7 +61,7 @@ def test_each_command_prints_its_document(foldlog, five_messages):
         assert ran.out, ran
         assert json.loads(msgspec.json.encode(msgspec.convert(ran.document, kind))) == ran.document, arguments
     kept = {path.name for path in Path().iterdir()}
-    assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db", "rescued.db"} <= kept
+    assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= kept
 
 
 def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_runtime(foldlog):

@@ -8,8 +8,7 @@ import pytest
 
 import foldlog as foldlog_package
 from foldlog._history import histories as face
-from foldlog.eventstore import Message, UnknownEvent, open_store
-from foldlog.eventstore.events import LOST
+from foldlog.eventstore import Message, open_store
 from foldlog.eventstore.maintenance.erase import erase
 
 
@@ -151,17 +150,6 @@ def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks
     assert foldlog("copy", "foldlog.db", "copy.db").err == note
     assert foldlog("copy", "foldlog.db", "one.db", "c").err == ""
     assert foldlog("copy", "foldlog.db", "one.db", "c", "f").err.startswith("foldlog: note: 1 fork is copied")
-
-
-def test_nothing_is_taken_back_where_no_view_can_be_made(foldlog):
-    lost = UnknownEvent(stored_kind=LOST, stored_schema=1, body=b"{}", is_structural=True)
-    with open_store("sqlite:///foldlog.db") as store:
-        store.ingest("c", [Message(source="user", content="a"), lost, Message(source="user", content="b")])
-    ran = foldlog("retract", "c", "--to", 1)
-    assert (ran.status, ran.out) == (2, "")
-    assert "not by a retraction either; to go on without the later events, fork" in ran.err
-    with open_store("sqlite:///foldlog.db") as store:
-        assert store.version("c") == 3
 
 
 def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):

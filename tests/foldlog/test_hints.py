@@ -6,9 +6,7 @@ import ast
 import json
 import re
 import shlex
-import sqlite3
 import subprocess
-from contextlib import closing
 from importlib import metadata
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -93,15 +91,6 @@ def test_every_text_about_an_extra_follows_one_rule():
         path for room in ("eventstore", "projections", "condensers", "foldlog") for path in ROOT.glob(f"{room}/**/*.py")
     ]
     assert [path for path in (*told, *sources) if "install 'foldlog[" in path.read_text()] == []
-
-
-def test_a_backup_that_is_not_sound_is_to_be_salvaged_and_not_the_store(foldlog, store, tmp_path, run_hint):
-    with closing(sqlite3.connect(tmp_path / store)) as connection, connection:
-        connection.execute("UPDATE events SET body = '{}' WHERE id = 1")
-    refused = foldlog("restore", store, "--yes").err
-    assert "is not sound" in refused
-    assert """'foldlog salvage "my store.db" NEW.db'""" in refused
-    assert run_hint(refused) == [1]
 
 
 def test_a_password_is_not_shown_in_a_command():

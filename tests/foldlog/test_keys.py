@@ -109,7 +109,7 @@ def test_restore_asks_for_the_key_of_a_backup(locked):
     ran = locked("restore", "backup.db", "--yes")
     assert ran.status == 2
     assert "cannot be verified without its keys, and nothing was replaced" in ran.err
-    assert "salvage" not in ran.err
+    assert "--damaged" not in ran.err
     assert not Path("foldlog.db").exists()
 
 
@@ -144,7 +144,6 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
 def test_a_command_that_can_read_nothing_leaves_no_file_behind(locked, tmp_path):
     before = set(tmp_path.iterdir())
     for arguments in (
-        ["salvage", "foldlog.db", "new.db"],
         ["copy", "foldlog.db", "new.db"],
         ["audit", "--to", "new.db"],
         ["audit", "--to", "new.db", "a-long"],
@@ -156,9 +155,3 @@ def test_a_command_that_can_read_nothing_leaves_no_file_behind(locked, tmp_path)
         ran = locked(*arguments)
         assert (ran.status, ran.out) == (2, ""), arguments
         assert set(tmp_path.iterdir()) == before, arguments
-
-
-def test_salvage_with_the_key_goes_on_where_it_could_not_without(locked, monkeypatch):
-    assert "nothing of foldlog.db could be copied" in locked("salvage", "foldlog.db", "new.db").err
-    monkeypatch.setenv("FOLDLOG_KEY", KEY)
-    assert locked("salvage", "foldlog.db", "new.db").status == 0

@@ -64,7 +64,7 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
     with open_store("foldlog.db") as store:
         store.database.recorder.transact(lambda transaction: transaction.change(-1, Left(BACKUP, str(part))))
     ran = foldlog("verify")
-    assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "salvage" in ran.err) == (1, True, False)
+    assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
     foldlog("vacuum")
     assert (foldlog("verify").status, part.exists()) == (0, False)
 
@@ -109,7 +109,7 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
     for name, problem in (
         ("five.jsonl", "file is not a database"),
-        ("five.jsonl", "'foldlog salvage five.jsonl NEW.db'"),
+        ("five.jsonl", "'foldlog copy five.jsonl NEW.db --damaged REST.jsonl'"),
         ("nothing.db", "the backup nothing.db does not exist"),
     ):
         refused = foldlog("restore", name, "--yes")

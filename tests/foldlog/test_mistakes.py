@@ -44,7 +44,6 @@ MISTAKES = {
     "serve --host 192.0.2.1 --port 0": "choose another with --host",
     "fork d e --at 1": "this store has no conversation 'd'; 'foldlog list' shows its conversations",
     "copy --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
-    "salvage --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
     "copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
     "list --db folder": "folder is a folder, and a store is a file; name a store in it: --db folder/my.db\n",
     "import x.jsonl --db ./folder": "./folder is a folder, and a store is a file; name a store in it: --db folder/",

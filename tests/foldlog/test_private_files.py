@@ -16,7 +16,7 @@ from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_st
 EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --html", "audit --to", "backup")
 REPLACING = (EXPORT, "report c -o", PAGE)
 COMMANDS = {
-    **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", "salvage foldlog.db": "new.db", PAGE: "page.html"},
+    **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", PAGE: "page.html"},
     "copy sqlite:///foldlog.db": "sqlite:///other.db",
 }
 
@@ -91,7 +91,7 @@ def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path):
 
 def test_a_dash_is_no_file(foldlog: Any, filled: Path):
     before = set(filled.iterdir())
-    for command in (*REPLACING, AUDIT, BACKUP, "copy foldlog.db", "salvage foldlog.db"):
+    for command in (*REPLACING, AUDIT, BACKUP, "copy foldlog.db"):
         ran = foldlog(*command.split(), "-")
         assert (ran.status, ran.out) == (2, "")
         assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err

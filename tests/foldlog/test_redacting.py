@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import tracemalloc
 from base64 import b64encode
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -321,27 +319,6 @@ def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any,
     with api.open(tmp_path / "foldlog.db") as histories:
         texts = [event.content for event in histories["c-fork"].events() if isinstance(event, Message)]
         assert texts == ["zero", "[redacted]", "[redacted]", "[redacted]"]
-
-
-def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_path: Path):
-    path = tmp_path / "foldlog.db"
-    with open_store(f"sqlite:///{path}") as store:
-        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
-        store.append("d", [Message(source="user", content=f"marigold {n}") for n in range(6)], expected_version=0)
-        for name in "cd":
-            api.Histories(store)[name].redact(2, reason="asked to")
-    assert foldlog("backup", "copy.db").status == 0
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE events SET body = body || ' ' WHERE conversation = 1 AND id = 4")
-        connection.commit()
-    assert foldlog("verify").status == 1
-    foldlog("salvage", "foldlog.db", "new.db")
-    for name in ("new.db", "copy.db"):
-        with open_store(f"sqlite:///{tmp_path / name}") as store:
-            assert [v.findings for v in Maintenance(store).verify() if v.findings] == []
-            for conversation in "cd":
-                (event,) = store.events(conversation, 2, 3)
-                assert event.redacted is not None
 
 
 def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):

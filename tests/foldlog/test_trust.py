@@ -1,14 +1,14 @@
-"""The commands that verify, publish heads, salvage, rekey and erase."""
+"""The commands that verify, publish heads, rekey and erase."""
 
 import json
 import re
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Message, StoreUnavailable, open_store
+from foldlog.eventstore import CondensationAction, Message, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
@@ -72,7 +72,7 @@ def test_verify_says_what_is_as_written_and_every_look_names_what_is_damaged(fol
         ran = foldlog("list", *options)
         assert ran.status == 1
         assert "conversation 'one', event 2: its checksum does not match" in ran.err
-        assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
+        assert "'foldlog copy foldlog.db NEW.db --damaged REST.jsonl'" in ran.err
     assert {entry["conversation"] for entry in ran.document["conversations"]} == {"one", "two", STEERS}
     ran = foldlog("view", "one")
     assert (ran.status, "conversation 'one', event 2:" in ran.err) == (1, True)
@@ -82,18 +82,23 @@ def test_verify_says_what_is_as_written_and_every_look_names_what_is_damaged(fol
         assert len(Views(opened).at("one", version=2)) == 2
 
 
-@pytest.mark.parametrize("lost", ["INDEX events_by_id", "TABLE records", "TABLE conversations"])
-def test_a_store_that_lost_a_part_of_its_schema_says_so_and_is_salvaged(foldlog, store, lost):
-    execute(store, f"DROP {lost}")
-    ran = foldlog("verify")
+def test_a_damaged_conversation_is_copied_in_part_and_the_rest_is_in_a_file(foldlog, store, tmp_path):
+    ran = foldlog("copy", "foldlog.db", "sound.db", "--damaged", "rest.jsonl")
+    assert (ran.status, Path("rest.jsonl").read_text()) == (0, "")
+    spoil(store)
+    assert foldlog("copy", "foldlog.db", "new.db", "--damaged", "rest.jsonl").status == 2  # it exists
+    ran = foldlog("copy", "foldlog.db", "new.db", "--damaged", "rest.jsonl", "--force")
     assert ran.status == 1
-    assert "'foldlog salvage foldlog.db NEW.db' copies the sound events to a new store" in ran.err
-    foldlog("salvage", f"sqlite:///{store}", "sqlite:///sound.db")
-    if "conversations" not in lost:  # where the names are lost, their events cannot be told apart
-        assert (
-            "3 conversations with 15 events checked: no changes found."
-            in foldlog("verify", "--db", "sqlite:///sound.db").out
-        )
+    assert "conversation 'one': copied up to event 2, 2 later events in rest.jsonl: " in ran.err
+    assert Path("rest.jsonl").stat().st_mode & 0o777 == 0o600
+    rest = [json.loads(line) for line in Path("rest.jsonl").read_text().splitlines()]
+    with open_store("sqlite:///sound.db") as sound, open_store("sqlite:///new.db") as new:
+        assert {row.id: row.version for row in new.conversations()} == {"one": 2, "two": 5, STEERS: 5}
+        assert [*new.events("one")] == [*sound.events("one", stop=2)]
+        texts = [(event.id, event.content) for event in sound.events("one", 3)]
+        assert [(line["id"], line["content"]) for line in rest] == texts
+    assert {line["conversation"] for line in rest} == {"one"}
+    assert foldlog("verify", "--db", "new.db").status == 0
 
 
 def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
@@ -140,103 +145,6 @@ def test_figures_name_a_damaged_event_that_no_view_shows(foldlog, tmp_path):
     for command in ("list --long", "stats"):
         ran = foldlog(*command.split())
         assert (ran.status, "conversation 'c', event 90: its checksum" in ran.err) == (1, True)
-
-
-def test_salvage_says_what_is_lost_and_keeps_the_rest(foldlog, store, tmp_path):
-    before = heads_of(store)
-    spoil(store)
-    content = store.read_bytes()
-    ran = foldlog("salvage", "foldlog.db", "new.db")
-    assert ran.status == 1
-    assert "2 conversations whole, 1 in part, 0 not at all; 16 events in new.db." in ran.out
-    assert "conversation 'one', event 2: its checksum does not match" in ran.err
-    assert store.read_bytes() == content
-    assert {name: head for name, head in heads_of(tmp_path / "new.db").items() if name != "one"} == {
-        name: head for name, head in before.items() if name != "one"
-    }
-    assert foldlog("verify", "--db", "sqlite:///new.db", "--json").document["conversations"][0]["findings"] == []
-    assert {path.name for path in tmp_path.glob("new.db*")} <= {"new.db", "new.db-queue"}
-
-
-@pytest.mark.parametrize("lost, last_at", [(4, "09:00:05"), (6, "09:00:04")], ids=["imported", "own"])
-def test_a_salvaged_conversation_says_what_it_lacks_and_no_time_of_it(foldlog, five_messages, tmp_path, lost, last_at):
-    mark = f"1 event could not be salvaged, after event {lost - 1}"
-
-    def attributes(name):
-        return foldlog("attributes", name, "--db", "new.db", "--json").document["attributes"]
-
-    foldlog("import", five_messages, "--conversation", "c")
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
-        later = datetime(2026, 2, 17, 9, 0, 5, tzinfo=UTC)
-        opened.append("c", Message(source="user", content="more", timestamp=later), expected_version=6)
-    spoil(tmp_path / "foldlog.db", lost)
-    version = foldlog("salvage", "foldlog.db", "new.db", "--json").document["conversations"][0]["version"]
-    assert version == 8
-    assert f"note: c is incomplete: {mark}" in foldlog("view", "c", "--db", "new.db").err
-    ran = foldlog("list", "--db", "new.db")
-    assert f"2026-02-17 {last_at[:5]}" in ran.out
-    assert f"({mark})" in ran.out
-    assert f"2026-02-17 09:00:00 to 2026-02-17 {last_at}\n" in foldlog("stats", "--db", "new.db").out
-    foldlog("import", five_messages, "--conversation", "c", "--db", "new.db")  # which has all of its own records
-    for fork in ("before", "after"):
-        foldlog("fork", "c", fork, "--at", lost + (fork == "after"), "--db", "new.db")
-    assert [attributes(name).get("incomplete") for name in ("c", "before", "after")] == [mark, None, mark]
-
-
-def test_a_conversation_whose_attributes_are_lost_is_salvaged_too(foldlog, tmp_path):
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
-        opened.append("c", Message(source="user", content="hi"), expected_version=0)
-        for name in (ATTRIBUTES, "other"):
-            Documents(opened).append("c", (), {name: {"a": 1}})
-    spoil(tmp_path / "foldlog.db", 1)
-    ran = foldlog("salvage", "foldlog.db", "new.db")
-    assert "1 in part, 0 not at all; 3 events" in ran.out
-    assert "document 'attributes' builds on event 1" in foldlog("list", "--db", "new.db").out
-
-
-def test_a_conversation_that_lost_a_condensation_goes_on_in_a_fork(foldlog, tmp_path):
-    path = tmp_path / "foldlog.db"
-    with open_store(f"sqlite:///{path}") as opened:
-        opened.append("my id", [Message(source="user", content=f"{n}") for n in range(9)], expected_version=0)
-        opened.append("my id", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=9)
-        opened.append("my id", Message(source="user", content="later"), expected_version=10)
-    execute(path, "UPDATE events SET body = CAST('{}' AS TEXT) WHERE id = 9")
-    ran = foldlog("salvage", "foldlog.db", "new.db")
-    assert "conversation 'my id': event 9 is lost and changed the View" in ran.err
-    assert """'foldlog fork "my id" NEW --at 9 --db new.db'""" in ran.err
-    refused = foldlog("view", "my id", "--db", "new.db")
-    assert refused.status == 2
-    assert "event 9 was damaged, and is lost" in refused.err
-    assert "upgrade" not in refused.err
-    assert foldlog("fork", "my id", "NEW", "--at", 9, "--db", "new.db").status == 0
-    assert foldlog("view", "NEW", "--db", "new.db", "--json").document["version"] == 9
-
-
-def test_a_file_that_was_cut_off_gives_what_it_still_has(foldlog, tmp_path):
-    path = tmp_path / "foldlog.db"
-    with open_store(f"sqlite:///{path}") as opened:
-        for name in ("one", "two"):
-            opened.ingest(name, (Message(source="user", content="x" * 500) for _ in range(100)))
-    content = path.read_bytes()
-    for size in (4_096, 20_000):  # of the first pages nothing is left
-        path.write_bytes(content[:size])
-        for command in (("verify",), ("list",), ("salvage", "foldlog.db", "new.db")):
-            ran = foldlog(*command)
-            assert (ran.status, "foldlog verify" in ran.err) == (2, False)
-            assert command[0] == "salvage" or "'foldlog salvage foldlog.db NEW.db'" in ran.err
-    path.write_bytes(content[: -8 * 4_096])
-    ran = foldlog("salvage", "foldlog.db", "new.db")
-    assert ran.status == 1
-    assert "SQLite cannot read all of the table 'events' of foldlog.db" in ran.err
-    assert "0 not at all" in ran.out
-    assert "conversation 'two', event" in ran.err
-    for command in ("verify", "list"):
-        ran = foldlog(command)
-        assert ran.status == 2
-        assert "'foldlog salvage foldlog.db NEW.db'" in ran.err
-    document = foldlog("salvage", "foldlog.db", "other.db", "--json").document
-    assert "events" in document["unreadable"]
-    assert foldlog("salvage", "new.db", "again.db").status == 0
 
 
 @pytest.fixture
@@ -292,10 +200,7 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
 FIND = [
     *("list", "list --long", "log c05", "stats", "stats c05", "audit", "audit c05 --to a.db", "audit --repair"),
     *("search x*", "bench --rounds 1", "verify", "verify --print-heads"),
-    *(
-        "salvage foldlog.db new.db",
-        "redact c01 1 --reason x --yes",
-    ),
+    *("redact c01 1 --reason x --yes",),
 ]
 DO_NOT = [
     "import torn.jsonl --db new.db",
@@ -313,35 +218,6 @@ def test_a_command_that_finds_something_says_so_and_ends_with_1(foldlog, without
     (tmp_path / "torn.jsonl").write_text((tmp_path / five_messages).read_text() + '{"torn\n')
     found = {command: "found: " in foldlog(*command.split()).err for command in (*FIND, *DO_NOT)}
     assert [command for command in found if found[command]] == FIND
-
-
-def test_a_store_whose_first_page_is_lost_is_sent_to_the_page_about_it(foldlog, store):
-    content = store.read_bytes()
-    store.write_bytes(bytes(4_096) + content[4_096:])
-    ran = foldlog("list")
-    assert ran.status == 2
-    assert "if this one was a store, its beginning is damaged" in ran.err
-    assert "docs/how-to/damaged.md" in ran.err
-    ran = foldlog("salvage", "foldlog.db", "new.db")
-    assert ran.status == 2
-    assert "docs/how-to/damaged.md" in ran.err
-    assert not store.with_name("new.db").exists()
-
-
-def test_salvage_refuses_a_target_that_is_there_and_a_source_that_is_none(foldlog, store, tmp_path):
-    assert foldlog("salvage", "foldlog.db", "foldlog.db").status == 2
-    assert foldlog("salvage", "nowhere.db", "new.db").status == 2
-    (tmp_path / "noise").write_bytes(b"noise" * 1_000)
-    ran = foldlog("salvage", "noise", "new.db")
-    assert ran.status == 2
-    assert "file is not a database" in ran.err
-    assert {path.name for path in tmp_path.iterdir()} <= {
-        "foldlog.db",
-        "foldlog.db-queue",
-        "noise",
-        "new.db",
-        "new.db-queue",
-    }
 
 
 def test_rekey_brings_a_store_to_a_key_and_to_another_and_to_plain_text_where_it_is_asked_to(
@@ -403,7 +279,7 @@ def test_verify_without_the_key_names_the_key_and_no_damage(foldlog, store, monk
     assert ran.status == 1
     assert "not checked because a key is not given" in ran.out
     assert "set FOLDLOG_KEY" in ran.err
-    assert "salvage" not in ran.err
+    assert "--damaged" not in ran.err
     told = json.loads(foldlog("verify", "--json").out)
     assert told["unchecked"] == len(told["conversations"]) > 0
     assert {each["status"] for each in told["conversations"]} == {"unchecked"}

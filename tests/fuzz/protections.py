@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.protections import Always, Argument, Gone, Instead, Never, Part, Protection
+from tests.protections import Argument, Gone, Instead, Never, Part, Protection
 
 _VERIFICATION = "tests/eventstore/test_verification.py"
 _ENCRYPTION = "tests/eventstore/test_encryption.py"
 _REKEY = "tests/conformance/test_rekey.py"
 _ATTACKER = "tests/fuzz/test_attacker.py"
 _ERASURE = "tests/eventstore/test_erasure.py"
-_SALVAGE = "tests/eventstore/test_salvage.py"
 _TRUST = "tests/foldlog/test_trust.py"
 _PRIVATE = "tests/foldlog/test_private_files.py"
 _DAMAGE = "tests/fuzz/test_damage.py"
@@ -292,45 +291,6 @@ PROTECTIONS = {
         "eventstore:KeyRing.from_file",
         Instead("S_IRGRP", "if stat.S_ISREG(status.st_mode) and False:"),
         f"{_ENCRYPTION} -k others_can_read",
-    ),
-    "far": Protection(
-        "a far id brings no lost events without number",
-        "eventstore:_Filling.rows",
-        Never("row _LOST_MAX"),
-        f"{_SALVAGE} -k far_id",
-    ),
-    "lost": Protection(
-        "salvage takes no event that verify does not believe",
-        "eventstore:Check.rows",
-        Instead("_take", "if not self._take(row) and False:"),
-        _SALVAGE,
-    ),
-    "named-ends": Protection(
-        "events that only an index still names are lost",
-        "eventstore:_lost_ends",
-        Never("named"),
-        f"{_SALVAGE} -k still_names",
-    ),
-    "open-ends": Protection(
-        "… and an end that nothing proves may be",
-        "eventstore:_lost_ends",
-        Instead("_raise_unless_read_around", "continue"),
-        f"{_SALVAGE} -k no_index_shows",
-    ),
-    "impossible": Protection(
-        "what cannot be does not come over",
-        "eventstore:_salvaged",
-        Always("YEAR_10000"),
-        f"{_SALVAGE} -k impossible",
-    ),
-    "lost-condensations": Protection(
-        "a lost condensation stops a View",
-        "eventstore:_Filling._stand_ins",
-        Instead(
-            "event _stand_in",
-            "event = _stand_in(event_id, shown=shown, structural=False)",
-        ),
-        _SALVAGE,
     ),
     "terminal": Protection(
         "nothing steers a terminal",

@@ -39,8 +39,6 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.recorders import urls
-from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.sqlite.readable import copy_readable
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
 from tests.foldlog.formats.test_lookalikes import mixture
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
@@ -292,28 +290,6 @@ def packed_body(at: random.Random) -> str:
     return "taken"
 
 
-def _database() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.db"
-        with open_store(f"sqlite:///{path}") as store:
-            store.append("c1", [Message(source="user", content=f"{n}" * 300) for n in range(30)], expected_version=0)
-        return path.read_bytes()
-
-
-_DATABASE = _database()
-
-
-def pages(at: random.Random) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.db"
-        path.write_bytes(mutated(at, _DATABASE))
-        try:
-            found = copy_readable(str(path), f"{path}.copied")
-        except FAILURES:
-            return "refused"
-    return "rows" if found.conversations else "none"
-
-
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +350,5 @@ TARGETS: Mapping[str, Target] = {
     "urls": Target(5, url),
     "keys": Target(3, key),
     "packed bodies": Target(3, packed_body),
-    "database pages": Target(1, pages),
     "the command": Target(1, command),
 }

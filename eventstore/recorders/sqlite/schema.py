@@ -64,6 +64,6 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
     if schema < 1:
         raise StoreDamaged(
             f"the header of {path} says that it has schema {schema}, and there is none below 1: the file is damaged; "
-            f"restore a backup, or copy what is sound with 'foldlog salvage'"
+            f"restore a backup, or recover it with SQLite (docs/how-to/damaged.md)"
         )
     return int(schema)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import use_store
-from foldlog._cli.options import AsJson, new_file
+from foldlog._cli.options import AsJson, Force, new_file, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, listed, open_existing, open_or_create, resolved
 from foldlog._documents import CopiedDocument, ProblemDocument
@@ -28,13 +29,22 @@ def run(
         list[str] | None, typer.Argument(metavar="ID", help="The conversations to copy.", show_default="all of them")
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
+    damaged: Annotated[
+        Path | None,
+        output_option(
+            "--damaged",
+            help="Copy a damaged conversation up to its first damaged event; FILE gets its later events.",
+        ),
+    ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy conversations from one store to another, for example from SQLite to PostgreSQL.
 
     Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
     command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
-    compared: exit status 1 if one differs, or if a conversation is damaged.
+    compared: exit status 1 if one differs, or if a conversation is damaged. A damaged one is not copied, unless
+    --damaged is given.
 
     Example: foldlog copy history.db postgresql://agent@db/foldlog
     """
@@ -49,7 +59,7 @@ def run(
         care = Maintenance(theirs)
         names = [resolved(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
-            for moved in care.copy_from(ours, *names, jobs=jobs):
+            for moved in care.copy_from(ours, *names, jobs=jobs, damaged=damaged):
                 update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
                 (copied if moved.problem is None else failed).append(moved)
         known = {one.conversation for one in failed}

@@ -1,1 +1,1 @@
-"""Commands that verify, salvage, encrypt, erase and redact. One file a command."""
+"""Commands that verify, encrypt, erase and redact. One file a command."""

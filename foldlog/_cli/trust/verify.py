@@ -80,7 +80,7 @@ def run(
         for name, finding in found.findings:
             terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
-        terminal.note("'foldlog salvage' copies the sound events to a new store; a backup may have all of them")
+        terminal.note("'foldlog copy --damaged' copies what is sound to a new store; a backup may have all of it")
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
         words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"

@@ -424,24 +424,6 @@ WHERE redactions IS NOT NULL AND visible AND erased_at IS NULL ORDER BY created_
 -- name: trackings
 SELECT application, max(notification_id) FROM tracking GROUP BY application ORDER BY application
 
--- The index has the names of conversations whose own rows cannot be read. Their salts are lost.
--- name: names_in_index
-SELECT key, id FROM conversations INDEXED BY conversations_by_id WHERE visible
-
--- name: salvage_name
-INSERT OR IGNORE INTO conversations (key, id, visible, created_at, salt) VALUES (?, CAST(? AS TEXT), 1, 0, x'')
-
--- name: salvaged_conversations
-SELECT (SELECT count(*) FROM conversations), (
-    SELECT count(DISTINCT conversation) FROM events WHERE conversation > 0 AND conversation NOT IN (SELECT key FROM conversations)
-)
-
--- name: salvaged_ends
-SELECT key, (SELECT max(id) FROM events WHERE conversation = key) FROM conversations WHERE erased_at IS NULL
-
--- name: last_in_index
-SELECT max(id) FROM events INDEXED BY events_by_id WHERE conversation = ?
-
 -- name: attached
 SELECT event, name, encoding FROM attached
 WHERE conversation = ? AND event IN (SELECT value FROM json_each(?)) ORDER BY event
