@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace as with_field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.projections import View, Views
+from foldlog.projections.effects import begun_among
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -105,6 +107,8 @@ class CondenseHandler:
         while True:
             begun = time.perf_counter()
             view = self._views.current(conversation)
+            if kept := begun_among(self._store, conversation, view.open_calls):
+                view = with_field(view, kept=kept)
             remembered = self._remembered(conversation, None if generation is None else generation.key)
             spared = models_are_spared.set(view.version < remembered.ask_again_at)
             try:

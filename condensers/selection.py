@@ -13,6 +13,7 @@ from typing import Any
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, Observation, SystemMessage
 from foldlog.projections import View, contains, says_something
+from foldlog.projections.effects import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import is_unseen
 
@@ -77,14 +78,16 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
 
 
 def held(view: View, action: CondensationAction) -> CondensationAction:
-    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls that wait, and of
-    each unit that is sent all, where one stays. A summary then stands in the place of the first event that goes.
+    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls that wait or may
+    have run, and of each unit that is sent all, where one stays. A summary then stands in the place of the first event
+    that goes.
 
     Raises ``NoCondensationAvailable`` where no event of the log may go, or what stays could not be sent.
     """
     shown = {event.id for event in view.events}
     named = ids_named(action, shown)
     ids = named.difference(event.id for event in view[min(view.cut_points[-1], kept_place(view)) :])
+    ids.difference_update(view.kept, in_doubt(view.events))
     sent = sent_ids(view)  # parts of abandoned calls may go alone: no model is sent the others
     while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids) & sent:
         ids -= parted

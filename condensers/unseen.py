@@ -60,7 +60,7 @@ def _requested(
     condenser: Condenser, view: View, agent_llm: AgentModel | None, over: Overrun, reports: tuple[Report, ...]
 ) -> Step:
     """Return the condensation of a View that is ``over`` the room of the agent's model. It has the reports so far."""
-    requested = replace(view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from)
+    requested = replace(view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept)
     made, more = stepped(condenser, requested, agent_llm)
     if isinstance(made, View):
         why = f"{condenser.type!r} forgets nothing of {over.sums[-1]} tokens; take a model of more than {over.limit}"

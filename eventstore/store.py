@@ -216,6 +216,25 @@ class Store:
 
         return self._recorder.query(read)
 
+    def recorded(self, conversation: str, idempotency_key: str) -> tuple[Recorded, ...]:
+        """Return the events that were appended under an idempotency key; an empty tuple where there are none.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: these events.
+        """
+        check_own_key(idempotency_key)
+
+        def read(reading: ReadTransaction) -> tuple[Recorded, ...]:
+            found = reading.recall(idempotency_key)
+            if found is None or found.position is None:
+                return ()
+            position = found.position
+            logged = _logged(reading, found.first_id, found.first_id + found.events)
+            return tuple(
+                Recorded(position + place, conversation, at, event) for place, (at, event) in enumerate(logged)
+            )
+
+        return self.query(conversation, read)
+
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of positions, up to the
         present; on PostgreSQL up to the oldest transaction of any program that still writes on the server.

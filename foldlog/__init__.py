@@ -21,6 +21,7 @@ Events         Message, Action, Observation, SystemMessage, Annotation, Retracti
 Views          View (the events that the model is shown), Difference, Why, Lifetimes
 Forgetting     Condenser, Condensation, AgentModel, LLM, LLMConfig (its limits), request_condensation_tool,
                RecallTool, is_context_window_error
+Effects        effect (mark a tool), Effect (what is known of a call), Lease
 Results        of reading: RecentConversations, ConversationRow, FoundEvent, Hit, Stats; of
                maintenance: RedactionReceipt, Verdict, Published, Rekeyed, BackedUp, Vacuumed, Moved,
                UnequalConversation
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
+    from foldlog._history.effects import effect as effect
     from foldlog._history.histories import ChosenCondenser as ChosenCondenser
     from foldlog._history.histories import Histories as Histories
     from foldlog._history.histories import open as open
@@ -132,6 +134,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore import UnknownEventType as UnknownEventType
     from foldlog.eventstore import VersionConflict as VersionConflict
     from foldlog.projections import Difference as Difference
+    from foldlog.projections import Effect as Effect
     from foldlog.projections import Lifetimes as Lifetimes
     from foldlog.projections import NoSuchEvent as NoSuchEvent
     from foldlog.projections import NoSuchVersion as NoSuchVersion
@@ -150,10 +153,11 @@ _NAMES = {
         "KeyUnavailable Message Observation RecentConversations Recorded Redaction Retraction Store "
         "StoreDamaged StoreUnavailable StoreUnusable SystemMessage UnknownEventType VersionConflict"
     ),
-    "foldlog.projections": "Difference Lifetimes NoSuchEvent NoSuchVersion View Why",
+    "foldlog.projections": "Difference Effect Lifetimes NoSuchEvent NoSuchVersion View Why",
     "foldlog._history.history": "ExpectedVersion History",
     "foldlog._history.histories": "ChosenCondenser Histories open",
     "foldlog._history.replies": "from_openai",
+    "foldlog._history.effects": "effect",
     "foldlog.condensers": (
         "LLM AgentModel Condensation Condenser InvalidCondenser LLMConfig ModelCallFailed "
         "NoCondensationAvailable is_context_window_error request_condensation_tool"

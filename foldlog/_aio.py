@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property, partial, update_wrapper
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from itertools import islice
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 from foldlog import _observed
+from foldlog._history import effects
 from foldlog._history import histories as sync
 from foldlog._history.history import History as SyncHistory
+from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._threads import ThreadPool, pause
 from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, prepare_append
@@ -454,6 +456,7 @@ class AsyncHistory:
     append_records = _method(SyncHistory.append_records, writes=True)
     append_reply = _method(SyncHistory.append_reply, writes=True)
     append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
+    settle = _method(SyncHistory.settle, writes=True)
     close_open_calls = _method(SyncHistory.close_open_calls, writes=True)
     request_condensation = _method(SyncHistory.request_condensation, writes=True)
     retract = _method(SyncHistory.retract, writes=True)
@@ -463,6 +466,8 @@ class AsyncHistory:
     prepare = _method(SyncHistory.prepare, writes=True, steps=True)
     condense = _method(SyncHistory.condense, writes=True, steps=True)
     current_lease = _method(SyncHistory.current_lease)
+    effects = _method(SyncHistory.effects)
+    recorded = _method(SyncHistory.recorded)
     at = _method(SyncHistory.at)
     sent = _method(SyncHistory.sent)
     version = _method(SyncHistory.version)
@@ -486,6 +491,51 @@ class AsyncHistory:
         return _AsyncLeaseBlock(self._histories.pool, cast("LeaseBlock", block))
 
     lease.__doc__ = SyncHistory.lease.__doc__
+
+    async def run(
+        self,
+        call: Action,
+        tool: Callable[..., Any],
+        *,
+        repeat: Literal["never", "same key", "safe"] | None = None,
+        check: Callable[[str, Action], Any] | None = None,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Recorded:
+        rule = effects.rule_for(tool, repeat, check)
+        pool = self._histories.pool
+        if not (iscoroutinefunction(tool) or iscoroutinefunction(rule.check)):
+            work = partial(effects.run, self.sync, call, tool, rule, by, reason)
+            return await self._histories._stepping.run(work, finish=True)
+        attempt = await pool.run(partial(effects.Attempt, self.sync, call, tool, rule, by, reason))
+        ended = await pool.run(attempt.ended_before)
+        if ended is None and rule.check is not None and attempt.is_in_doubt:
+            known = await self._called(partial(rule.check, attempt.key, call))
+            ended = await pool.run(partial(attempt.checked, known))
+        ended = ended or await pool.run(attempt.begin)
+        if ended is not None:
+            return ended
+        try:
+            content = await self._called(partial(tool, **attempt.arguments))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+            return await pool.run(partial(attempt.failed, error))
+        return await pool.run(partial(attempt.end, content))
+
+    run.__doc__ = SyncHistory.run.__doc__
+
+    async def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
+        if done := await self.recorded(idempotency_key):
+            return done
+        append = partial(append_once, self.sync, idempotency_key, await self._called(work))
+        return await self._histories.pool.run(append)
+
+    once.__doc__ = SyncHistory.once.__doc__
+
+    async def _called(self, work: Callable[[], Any]) -> Any:
+        """Return what ``work`` returns: awaited where it is async, else from a thread."""
+        if iscoroutinefunction(getattr(work, "func", work)):
+            return await work()
+        return await self._histories._stepping.run(work)
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
         return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))

@@ -10,6 +10,7 @@
     items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
     condensations.py retractions.py        the condensations that made a View; which events retractions took back
     tool_results.py                        record the result of a call, or close a call whose result will never come
+    effects.py                             what became of each call, whatever Views forget
     errors.py                              versions and events that do not exist
 """
 
@@ -18,6 +19,8 @@ from types import ModuleType as _ModuleType
 from foldlog.projections.audit import Audit as Audit
 from foldlog.projections.audit import Finding as Finding
 from foldlog.projections.audit import audit as audit
+from foldlog.projections.effects import Effect as Effect
+from foldlog.projections.effects import EffectState as EffectState
 from foldlog.projections.errors import NoSuchEvent as NoSuchEvent
 from foldlog.projections.errors import NoSuchVersion as NoSuchVersion
 from foldlog.projections.explain import Difference as Difference

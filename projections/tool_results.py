@@ -23,7 +23,6 @@ from foldlog.eventstore import (
     Retraction,
     Store,
     VersionConflict,
-    check_text,
 )
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
@@ -60,12 +59,12 @@ def append_tool_result(
         called = _called(view.open_calls, call_id)
         guard = partial(check_still_open, view)
         if called is None:
-            refusal = InvalidEvent(_refused(conversation, call_id, view))
+            refusal = InvalidEvent(refused(conversation, call_id, view))
             if idempotency_key is None:
                 raise refusal
             called = call_id if isinstance(call_id, Action) else Action(tool="", call_id=call_id)
             guard = partial(_refuse, refusal)  # asked only if the key is new; a repeated one stands for other events
-        observation = _answer(called, content, is_error=is_error, extras=extras or {})
+        observation = answer_to(called, content, is_error=is_error, extras=extras or {})
         with suppress(VersionConflict):
             (recorded,) = store.append(
                 conversation,
@@ -79,33 +78,35 @@ def append_tool_result(
 
 
 def close_open_calls(
-    store: Store, views: Views, conversation: str, reason: str, generation: Generation | None, before: datetime | None
+    store: Store,
+    views: Views,
+    conversation: str,
+    answers: Callable[[Sequence[Action]], Sequence[Observation]],
+    generation: Generation | None,
+    before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append an observation "interrupted: …" with the reason for each open call that is not known to be made after
-    ``before``: for all of them or none. Return them in the order of the calls.
+    """Append the ``answers`` to the open calls that are not known to be made after ``before``: to all of them or none.
+    Return them in the order of the calls.
 
     Other writers may append at the same time: a call that another writer answers first gets no second observation.
     Raises ``ConversationNotFound`` before the first append, and what ``Store.append`` and ``Views.current`` raise.
     Durability: on disk when it returns. Cost: the View, and the open calls.
     """
-    content = f"interrupted: {check_text('reason', reason).strip() or UNKNOWN_OUTCOME}"
     while True:
         view = views.current(conversation)
-        observations = [
-            _answer(call, content, is_error=True)
-            for call in view.open_calls
-            if before is None or call.timestamp is None or call.timestamp <= before
+        calls = [
+            call for call in view.open_calls if before is None or call.timestamp is None or call.timestamp <= before
         ]
-        if not observations:
+        if not calls:
             return ()
         guard = partial(check_still_open, view)
         with suppress(VersionConflict):
             return store.append(
-                conversation, observations, expected_version=ANY_VERSION, guard=guard, generation=generation
+                conversation, answers(calls), expected_version=ANY_VERSION, guard=guard, generation=generation
             )
 
 
-def _answer(call: Action, content: Content, **more: Any) -> Observation:
+def answer_to(call: Action, content: Content, **more: Any) -> Observation:
     return Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, **more)
 
 
@@ -133,7 +134,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
     raise refusal
 
 
-def _refused(conversation: str, call: str | Action, view: View) -> str:
+def refused(conversation: str, call: str | Action, view: View) -> str:
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [f"event {call.id}" if call.call_id is None else repr(call.call_id) for call in view.open_calls]
     told = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")

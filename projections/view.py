@@ -32,6 +32,7 @@ class View:
     ``condensations``  all condensations, oldest first
     ``dialect``        the form of ``to_messages()`` where none is named
     ``kept_from``      the id from which on a condenser keeps every event; None: it may forget each
+    ``kept``           the ids of further events that it keeps
     """
 
     state: ViewState
@@ -40,6 +41,7 @@ class View:
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages where none is named: that of the agent's model, for Views of a store that knows it."""
     kept_from: int | None = field(default=None, compare=False, repr=False)
+    kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
@@ -64,7 +66,7 @@ class View:
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
-        return View(state, self.condensations, self.dialect, self.kept_from)
+        return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
         """Return a View with other events at these indices, each with the id of the event it masks and in its unit."""

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
-    from foldlog.projections import Lifetimes, Views
+    from foldlog.projections import Effect, Lifetimes, Views
 
 T = TypeVar("T")
 
@@ -376,14 +376,18 @@ class History:
         return tuple(filter(has_content, self.view().open_calls))
 
     def close_open_calls(self, reason: str = "", *, older_than: timedelta | None = None) -> tuple[Recorded, ...]:
-        """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
-        these observations in the order of the calls; an empty tuple if no call is open.
+        """Append an observation with the reason for each open call: for all of them or none. Return these observations
+        in the order of the calls; an empty tuple if no call is open.
+
+        It says "unknown: this call may have run" and the key of a call that ``run`` began; "not begun" where ``run``
+        began other calls of the same tool since, but not this one; and else "interrupted".
 
         Call it when no program works on these calls any more: a later result belongs to no open call. ``older_than``
         leaves out calls that were made since. Other writers may append at the same time. Raises ``LeaseTaken`` while
         another worker drives the history (``lease``), and what ``append`` raises. Durability: on disk when it
         returns. Cost: that of ``view``, and the open calls.
         """
+        from foldlog._history.effects import closing
         from foldlog._history.lease import check_free
 
         database, generation = self._store.database, self._generation
@@ -394,7 +398,8 @@ class History:
         if older_than is not None and older_than < timedelta():
             raise InvalidArgument(f"older_than is {older_than}; give a timedelta that is not negative")
         before = None if older_than is None else from_microseconds(database.now()) - older_than
-        work = partial(close_open_calls, self._store, self._views, self.id, reason, generation, before)
+        answers = partial(closing, self, check_text("reason", reason).strip())
+        work = partial(close_open_calls, self._store, self._views, self.id, answers, generation, before)
         closed: tuple[Recorded, ...] = _or_empty(work, ())
         self._generation.key = self._generation.key or generation.key
         return closed
@@ -478,26 +483,118 @@ class History:
         accepts such an observation, as imports do), ``InvalidArgument`` for a part that is a text without its text, and
         what ``append`` raises. Durability: on disk when it returns. Cost: that of ``view``, and the open calls.
         """
-        if isinstance(content, list | tuple) and all(isinstance(each, Mapping) and "type" in each for each in content):
-            _of_chat({"role": "tool", "content": [*content]})
-        elif content is None or isinstance(content, Mapping | list | tuple | int | float):
-            content = as_json(content)
         try:
-            return append_tool_result(
-                self._store,
-                lambda: self._behind(idempotency_key),
-                self.id,
-                call_id,
-                content,
-                is_error=is_error,
-                extras=extras,
-                idempotency_key=idempotency_key,
-                generation=self._generation,
-            )
+            return self._append_result(call_id, content, is_error, extras, idempotency_key, self._generation)
         except InvalidEvent:
             if (fence := self._generation.fence) is not None:  # who took the lease over has closed the call
                 self._store.database.recorder.query(fence)
             raise
+
+    def _append_result(
+        self,
+        call_id: str | Action,
+        content: Any,
+        is_error: bool,
+        extras: dict[str, Any] | None,
+        idempotency_key: str | None,
+        generation: Generation,
+    ) -> Recorded:
+        if isinstance(content, list | tuple) and all(isinstance(each, Mapping) and "type" in each for each in content):
+            _of_chat({"role": "tool", "content": [*content]})
+        elif content is None or isinstance(content, Mapping | list | tuple | int | float):
+            content = as_json(content)
+        return append_tool_result(
+            self._store,
+            lambda: self._behind(idempotency_key),
+            self.id,
+            call_id,
+            content,
+            is_error=is_error,
+            extras=extras,
+            idempotency_key=idempotency_key,
+            generation=generation,
+        )
+
+    def run(
+        self,
+        call: Action,
+        tool: Callable[..., Any],
+        *,
+        repeat: Literal["never", "same key", "safe"] | None = None,
+        check: Callable[[str, Action], Any] | None = None,
+        by: str | None = None,
+        reason: str = "",
+    ) -> Recorded:
+        """Run the tool of an open call with the call's arguments, and record how it ends. Return the outcome as it is
+        recorded: an observation, or a late outcome where the call was closed before it ended.
+
+        Before the tool, an event marks that it begins, under the lease of this history. ``repeat`` says what to do
+        where an earlier worker began it and recorded no outcome:
+
+        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. At most once, always.
+        - ``"same key"``: it runs again with the same ``key``, an argument of the tool that it hands to the outside
+          system. Once, if that system keeps keys longer than you retry.
+        - ``"safe"``: it runs again, without a mark and without a lease: for tools that only read.
+
+        ``check(key, call)`` asks the outside system first: it returns the outcome, or None where the key is not known
+        there and the tool runs. Once, if the former worker is dead. Where it raises, nothing is recorded.
+        ``@foldlog.effect`` marks a tool with both. ``by`` and ``reason`` say who approved this attempt, and are stored
+        with its mark.
+
+        A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. Of a fork, a call that its
+        parent made too counts as begun. An outcome is recorded also where the lease was lost: ``LeaseTaken`` comes
+        after that. Raises ``InvalidEvent`` where the call is not open, ``InvalidArgument`` outside of
+        ``history.lease()``, and what ``append`` raises. Durability: the mark is on disk before the tool runs. Cost: one
+        more append than ``append_tool_result``, the View, and the events since the call.
+        """
+        from foldlog._history import effects
+
+        return effects.run(self, call, tool, effects.rule_for(tool, repeat, check), by, reason)
+
+    def effects(
+        self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
+    ) -> tuple[Effect, ...]:
+        """Return each call of the log with the state of its effect, in order: those that were forgotten or taken back
+        too; with ``state`` only these, such as ``"unknown"``.
+
+        The states are ``intended`` (not begun), ``begun`` (it runs now), ``done``, ``failed`` and ``unknown`` (it
+        began, and its outcome was never recorded). Cost: the events.
+        """
+        from foldlog._history import effects
+
+        return effects.effects(self, state)
+
+    def settle(
+        self, key: str, outcome: Any, *, is_error: bool = False, by: str | None = None, reason: str = ""
+    ) -> Recorded:
+        """Record the outcome of an effect by its key: what the outside system or a person knows of it.
+
+        An open call gets it as its observation. Else it stands beside the observation, in one line that the model is
+        shown. It needs no lease. Raises ``InvalidArgument`` where no call has this key, and what ``append`` raises.
+        Durability: on disk when it returns. Cost: the events.
+        """
+        from foldlog._history import effects
+
+        return effects.settle(self, key, outcome, is_error, by, reason)
+
+    def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:
+        """Return the events that were appended under an idempotency key; an empty tuple where there are none. Cost:
+        these events.
+        """
+        return _or_empty(lambda: self._store.recorded(self.id, idempotency_key), ())
+
+    def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
+        """Return what is recorded under the key; else do ``work``, append what it returns under the key, and return
+        that. ``work`` returns the reply of a model, or events to append.
+
+        A step of a durable engine that runs again finds what it recorded, also where the model would now answer
+        otherwise. ``work`` may be done again after a crash before the append, or by two workers at once: one of the
+        results is recorded, and both get it. Raises what ``work``, ``append`` and ``append_reply`` raise. Cost: that of
+        ``append``.
+        """
+        from foldlog._history.once import append_once
+
+        return self.recorded(idempotency_key) or append_once(self, idempotency_key, work())
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> RecallTool:
         """Return a tool with which the agent reads what was forgotten: ``recall(query | ids | path)``.
@@ -574,15 +671,27 @@ class History:
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
         """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.
 
+        Of effects among them that happened, or may have, the model is told in one line each, behind the retraction.
         Documents and attributes stay as they are; a fork at ``version`` has those of then.
         ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays requested. Raises
         ``InvalidEvent`` if there are no events since ``version``, and what ``append`` raises. Durability: on disk when
-        it returns. Cost: copying the View in memory; where none is, or ``version`` is before a condensation, reading
-        the View now and that at ``version``.
+        it returns. Cost: the events that it takes back, and copying the View in memory; where none is, or ``version``
+        is before a condensation, reading the View now and that at ``version``.
         """
-        taken = Retraction(version=version, reason=check_text("reason", reason))
-        (recorded,) = self.append(taken, expected_version=expected_version)
-        return recorded
+        from foldlog._history.effects import taken_back
+
+        taken: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
+        while True:
+            stop = self.version()
+            told = taken_back(self, version, stop) if version < stop else None
+            if told is None:
+                return self.append(taken, expected_version=expected_version)[0]
+            try:
+                at = stop if expected_version is ANY_VERSION else expected_version
+                return self.append([*taken, told], expected_version=at)[0]
+            except VersionConflict:
+                if expected_version is not ANY_VERSION:
+                    raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
         """Take back the newest ``count`` events that the View shows. Return them, in order.

@@ -164,6 +164,16 @@ def lease_of(store: Store, conversation: str) -> Lease | None:
     return lease
 
 
+def token_of(store: Store, conversation: str) -> str | None:
+    """Return what names the lease of a worker that has one now, and no other lease; None where no worker has one."""
+    found = store.database.recorder.query(partial(_living, store.database, conversation))
+    return None if found is None else _named(found[0].token)
+
+
+def _named(token: int) -> str:
+    return sha256(b"%d" % token).hexdigest()[:16]
+
+
 def check_free(database: Database, conversation: str, reader: Reader) -> None:
     """Raise ``LeaseTaken`` where a worker has the lease now."""
     if (found := _living(database, conversation, reader)) is not None:
@@ -239,6 +249,15 @@ class LeaseBlock:
         self._may_have_it = False
         self._left = threading.Event()
         self._renewing = threading.Thread(target=self._keep_renewing, name="foldlog-lease", daemon=True)
+
+    @property
+    def token(self) -> str:
+        """What names this lease, and no other one: see ``token_of``."""
+        return _named(self._token)
+
+    def check_held(self) -> None:
+        """Raise ``LeaseTaken`` where the lease that is stored is not ours."""
+        self._database.recorder.query(self._fence)
 
     def __enter__(self) -> Lease:
         try:

@@ -34,16 +34,21 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "fork": lambda history: history.fork(id="a fork"),
     "close_open_calls": lambda history: history.close_open_calls(),
     "current_lease": lambda history: history.current_lease(),
+    "effects": lambda history: history.effects(),
     "lifetimes": lambda history: history.lifetimes(),
+    "once": lambda history: history.once("k", lambda: {"role": "assistant", "content": "late"}),
     "open_calls": lambda history: history.open_calls(),
     "pop": lambda history: history.pop(),
     "prepare": lambda history: history.prepare(),
     "recall_tool": lambda history: history.recall_tool(),
+    "recorded": lambda history: history.recorded("k"),
     "redact": lambda history: history.redact(1, reason="asked for"),
     "request_condensation": lambda history: history.request_condensation(),
     "retract": lambda history: history.retract(1),
+    "run": lambda history: history.run(Action(id=1, tool="t", call_id="a"), print, repeat="safe"),
     "sent": lambda history: history.sent(),
     "set_attributes": lambda history: history.set_attributes(user="late"),
+    "settle": lambda history: history.settle("k", "late"),
     "stats": lambda history: history.stats(),
     "step": lambda history: history.step(),
     "tail": lambda history: history.tail(3),
@@ -178,7 +183,11 @@ def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(hi
 def test_an_object_means_the_conversation_that_its_first_call_found(histories: tuple[Histories, Histories]):
     histories[0]["c1"].append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
     last = ("append_records", "request_condensation", "pop", "retract")
-    calls = {name: CALLS[name] for name in sorted(CALLS, key=lambda name: name in last) if name != "condense"}
+    calls = {
+        name: CALLS[name]
+        for name in sorted(CALLS, key=lambda name: name in last)
+        if name not in ("condense", "run", "settle")
+    }
     calls["fork at"] = lambda history: history.fork(1, id="an early fork")
     olds = dict[str, History]()
     for name, call in calls.items():

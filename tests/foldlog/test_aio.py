@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import anyio
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 import foldlog
 import foldlog.aio
-from foldlog import Message, _aio
+from foldlog import Action, Message, _aio
 from foldlog import _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
@@ -550,3 +551,72 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     async with history.lease(wait_s=0):
         await history.append(said("the next one"))
     assert await history.version() == 2
+
+
+# -- effects --------------------------------------------------------------------------------------------------------
+
+
+def _calls(*names: str) -> list[Action]:
+    return [Action(tool="pay", arguments={"to": name}, call_id=name, response_id="r") for name in names]
+
+
+async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
+    history, both = histories["c"], anyio.Event()
+    await history.append(_calls("ann", "bob"))
+    paid: list[str] = []
+
+    async def pay(to: str, key: str) -> str:
+        paid.append(to)
+        if len(paid) == 2:
+            both.set()
+        await both.wait()
+        return f"paid {to} under {key}"
+
+    async with history.lease(), anyio.create_task_group() as tasks:
+        for call in await history.open_calls():
+            tasks.start_soon(partial(history.run, call, pay, repeat="same key"))
+    effects = await history.effects()
+    assert sorted(paid) == ["ann", "bob"]
+    assert [effect.outcome for effect in effects] == [f"paid {one.call.call_id} under {one.key}" for one in effects]
+
+
+async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(histories):
+    history, begun = histories["c"], anyio.Event()
+    await history.append(_calls("ann"))
+    (call,) = await history.open_calls()
+
+    async def pay(to: str) -> str:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    async def look(key: str, call: Action) -> str | None:
+        return f"{key} is paid"
+
+    async def drive() -> None:
+        async with history.lease():
+            await history.run(call, pay)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(drive)
+        await begun.wait()
+        tasks.cancel_scope.cancel()
+    (effect,) = await history.effects("unknown")
+    async with history.lease():
+        told = await history.run(call, lambda to: to, check=look)
+        assert told.event.content == f"{effect.key} is paid"
+        await history.append(_calls("bob"))
+        failed = await history.run((await history.open_calls())[0], lambda to: 1 / 0)
+    assert failed.event.content.startswith("ZeroDivisionError")
+    assert (await history.settle(effect.key, "paid twice, says the bank")).event.cause == call.id
+
+
+async def test_an_async_work_is_done_once(histories):
+    history = histories["c"]
+
+    async def ask() -> dict[str, str]:
+        await anyio.sleep(0)
+        return {"role": "assistant", "content": "yes"}
+
+    first = await history.once("turn", ask)
+    assert await history.once("turn", lambda: 1 / 0) == first == await history.recorded("turn")

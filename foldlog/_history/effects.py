@@ -1,0 +1,340 @@
+"""Run the tool of a call at most once, or under the same key, and record what became of it.
+
+The state of each call is a fold of the log: ``foldlog.projections.effects``. Here the lease fences each beginning, and
+no outcome is refused: it is a fact, also where another worker has the lease by then.
+"""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from foldlog._history.lease import token_of
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    Event,
+    Generation,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    Message,
+    Observation,
+    ReadTransaction,
+    Recorded,
+)
+from foldlog.eventstore.arguments import NUMBER_MAX
+from foldlog.eventstore.log.finding import pages
+from foldlog.eventstore.log.row import dense_events
+from foldlog.projections import Effect, EffectState, arguments_of, as_json
+from foldlog.projections.effects import MARK, STATES, CallTrace, first_own, key_of, key_of_mark, trace
+from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refused
+
+if TYPE_CHECKING:
+    from foldlog._history.history import History
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Repeat = Literal["never", "same key", "safe"]
+Check = Callable[[str, Action], Any]
+_REPEATS = ("never", "same key", "safe")
+_ATTRIBUTE = "__foldlog_effect__"
+_QUOTED_MAX = 200
+
+
+@dataclass(frozen=True)
+class EffectRule:
+    """How the tool of an effect may be repeated: see ``History.run``."""
+
+    repeat: Repeat = "never"
+    check: Check | None = None
+
+    def __post_init__(self) -> None:
+        if self.repeat not in _REPEATS:
+            raise InvalidArgument(f"repeat is {self.repeat!r}; use {', '.join(map(repr, _REPEATS))}")
+        if self.check is not None and not callable(self.check):
+            raise TypeError(f"check is a function of the key and the call, not {self.check!r:.60}")
+
+
+def effect(*, repeat: Repeat = "never", check: Check | None = None) -> Callable[[F], F]:
+    """Mark a tool as one with effects outside: ``@foldlog.effect(repeat="same key")``. ``History.run`` and the adapters
+    for agent runtimes then run it by this rule. See ``History.run`` for ``repeat`` and ``check``.
+    """
+    rule = EffectRule(repeat, check)
+
+    def marked(tool: F) -> F:
+        setattr(tool, _ATTRIBUTE, rule)
+        return tool
+
+    return marked
+
+
+def rule_of(tool: object) -> EffectRule | None:
+    """Return the rule that ``effect`` gave a tool; None where it is not marked."""
+    rule = getattr(tool, _ATTRIBUTE, None)
+    return rule if isinstance(rule, EffectRule) else None
+
+
+def rule_for(tool: object, repeat: Repeat | None, check: Check | None) -> EffectRule:
+    """Return the rule for one run: what the caller says, else what the tool is marked with, else ``never``."""
+    marked = rule_of(tool) or EffectRule()
+    return EffectRule(repeat or marked.repeat, check or marked.check)
+
+
+def run(
+    history: History, call: Action, tool: Callable[..., Any], rule: EffectRule, by: str | None, reason: str
+) -> Recorded:
+    """Do what ``History.run`` says."""
+    if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
+        raise TypeError(f"{tool!r} or its check is async; run it with the history of foldlog.aio")
+    attempt = Attempt(history, call, tool, rule, by, reason)
+    ended = attempt.ended_before()
+    if ended is None and rule.check is not None and attempt.is_in_doubt:
+        ended = attempt.checked(rule.check(attempt.key, call))
+    ended = ended or attempt.begin()
+    if ended is not None:
+        return ended
+    try:
+        content = tool(**attempt.arguments)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+        return attempt.failed(error)
+    return attempt.end(content)
+
+
+class Attempt:
+    """One attempt to run the tool of an open call: ``ended_before``, then where it ``is_in_doubt`` a check, then
+    ``begin``, the tool, and ``end`` or ``failed``. Making it reads the events since the call, and raises
+    ``InvalidEvent`` where the call is not open.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        call: Action,
+        tool: Callable[..., Any],
+        rule: EffectRule,
+        by: str | None = None,
+        reason: str = "",
+    ) -> None:
+        if not isinstance(call, Action):
+            raise TypeError(f"run takes a call, as history.open_calls() has it, not {call!r:.60}")
+        self._history, self.call, self._tool, self._rule = history, call, tool, rule
+        self._hands_key_on = "key" in inspect.signature(tool).parameters
+        if rule.repeat == "same key" and not self._hands_key_on:
+            raise InvalidArgument(f"{tool!r} takes no argument 'key', so it cannot hand the key to the outside system")
+        self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
+        if all(call.id != each.id for each in history.open_calls()):
+            raise InvalidEvent(refused(history.id, call, history.view()))
+        traces, keys = read_traces(history, call.id)
+        self._trace, self.key = traces[call.id], keys[call.id]
+        self._is_shared = call.id < history._store.query(history.id, first_own)
+        self.arguments: dict[str, Any] = {}
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it may have run before. A fork cannot know what others did with a call that it shares."""
+        return bool(self._trace.marks) or self._is_shared
+
+    def ended_before(self) -> Recorded | None:
+        """Record its outcome where it must not run: it is known, or it is in doubt and must never be repeated."""
+        state = self._trace.state(None)
+        if state in ("done", "failed"):  # its outcome was taken back, and happened all the same
+            return self.end(self._trace.outcome, is_error=state == "failed")
+        if self.is_in_doubt and self._rule == EffectRule("never"):
+            return self._observe(*_doubt(self.key))
+        return None
+
+    def checked(self, outcome: Any) -> Recorded | None:
+        """Record the outcome that a look outside found; None stands for: it has not run."""
+        return None if outcome is None else self.end(outcome)
+
+    def begin(self) -> Recorded | None:
+        """Record that the tool begins now; return None. Return the outcome where it cannot run with its arguments.
+
+        Raises ``LeaseTaken`` where the lease is over, and ``InvalidArgument`` outside of ``history.lease()``.
+        """
+        try:
+            self.arguments = self._bound()
+        except (TypeError, ValueError) as error:
+            return self._observe(f"not begun: {error}", {})
+        if self._rule.repeat == "safe":
+            return None
+        block = vars(self._history).get("_lease_block")
+        if block is None:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: no lease is held, and an effect begins under one; write "
+                f"'with history.lease(): history.run(…)', or repeat='safe' for a tool that only reads"
+            )
+        attempt = len(self._trace.marks) + 1
+        data = {"key": self.key, "attempt": attempt, "run": secrets.token_hex(8), "worker": block.lease.worker}
+        mark = Annotation(name=MARK, data={**data, "lease": block.token, **self._approval}, cause=self.call.id)
+        try:
+            self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
+        except IdempotencyConflict:
+            raise InvalidEvent(
+                f"conversation {self._history.id!r}: another thread began call {self.call.id}; leave the call to it"
+            ) from None
+        if not block.lease.held:
+            block.check_held()
+        return None
+
+    def end(self, content: Any, *, is_error: bool = False) -> Recorded:
+        """Record the outcome, also where the lease is over by now: a call that was closed gets it as a late outcome.
+        Raises ``LeaseTaken`` then, after it is recorded.
+        """
+        if not (content is None or isinstance(content, str | int | float | Mapping | list | tuple)):
+            content = str(content)
+        block = vars(self._history).get("_lease_block")
+        recorded = record_outcome(self._history, self.call, self.key, content, is_error)
+        if block is not None and not block.lease.held:
+            block.check_held()
+        return recorded
+
+    def failed(self, error: Exception) -> Recorded:
+        """Record that the tool raised. A timeout does not say whether it ran."""
+        problem = f"{type(error).__name__}: {error}"
+        if isinstance(error, TimeoutError):
+            return self._observe(*_doubt(self.key, problem))
+        return self.end(f"{problem} (key {self.key})", is_error=True)
+
+    def _bound(self) -> dict[str, Any]:
+        """Return the arguments for the tool, with its key where it takes one."""
+        given = self.call.arguments
+        if isinstance(given, str):
+            raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
+        arguments = dict(given or {})
+        if self._hands_key_on and (self._rule.repeat == "same key" or "key" not in arguments):
+            arguments["key"] = self.key
+        inspect.signature(self._tool).bind(**arguments)
+        return arguments
+
+    def _observe(self, content: str, said: dict[str, Any]) -> Recorded:
+        extras = {MARK: {"key": self.key, **said}}
+        return self._history.append_tool_result(self.call, content, is_error=True, extras=extras)
+
+
+def record_outcome(
+    history: History, call: Action, key: str, content: Any, is_error: bool, said: Mapping[str, Any] | None = None
+) -> Recorded:
+    """Record the outcome of a call: as its observation while it is open, else beside it, in one line that the model is
+    shown. No lease is asked for.
+    """
+    extras = {MARK: {"key": key, **(said or {})}}
+    generation = _unfenced(history)
+    try:
+        return history._append_result(call, content, is_error, extras, None, generation)
+    except InvalidEvent as error:
+        if any(call.id == each.id for each in history.open_calls()):  # what it says cannot be stored
+            lost = f"the tool returned, and its result cannot be stored: {error}"
+            return history._append_result(call, lost, is_error, extras, None, generation)
+    text = as_json(content)
+    ended = "failed" if is_error else "ended"
+    line = f"Late outcome: {_quoted(call)} (event {call.id}, key {key}) {ended}: {text}"
+    meta = {MARK: {**extras[MARK], "outcome": content if isinstance(content, str) else text, "is_error": is_error}}
+    late = Message(source="environment", content=line, cause=call.id, meta=meta)
+    (recorded,) = history._store.append(history.id, late, expected_version=ANY_VERSION, generation=generation)
+    return recorded
+
+
+def settle(history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str) -> Recorded:
+    """Do what ``History.settle`` says."""
+    traces, keys = read_traces(history)
+    found = next((one for number, one in traces.items() if keys[number] == key), None)
+    if found is None:
+        raise InvalidArgument(
+            f"conversation {history.id!r} has no effect with key {key!r}; history.effects() has them all"
+        )
+    said = {name: value for name, value in (("by", by), ("reason", reason)) if value}
+    return record_outcome(history, found.call, key, outcome, is_error, said)
+
+
+def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
+    """Do what ``History.effects`` says."""
+    if state is not None and state not in STATES:
+        raise InvalidArgument(f"the state of an effect is {', '.join(sorted(STATES))}, not {state!r:.60}")
+    traces, keys = read_traces(history)
+    living = token_of(history._store, history.id)
+    found = (
+        Effect(one.call, keys[number], one.state(living), len(one.marks), one.outcome)
+        for number, one in traces.items()
+        if number == one.call.id
+    )
+    return tuple(one for one in found if state in (None, one.state))
+
+
+def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
+    """Return the observations that close open calls: what the log says of each."""
+    traces, keys = read_traces(history, calls[0].id)
+    marked = {one.call.tool for one in traces.values() if one.marks}
+    observations = []
+    for call in calls:
+        extras: dict[str, Any] = {}
+        if traces[call.id].marks:
+            content, extras = _doubt(keys[call.id], reason)
+            extras = {MARK: {"key": keys[call.id], **extras}}
+        elif call.tool in marked:
+            content = f"not begun: {reason or 'the program stopped before it ran'}"
+        else:
+            content = f"interrupted: {reason or UNKNOWN_OUTCOME}"
+        observations.append(answer_to(call, content, is_error=True, extras=extras))
+    return observations
+
+
+def taken_back(history: History, version: int, stop: int) -> Message | None:
+    """Return what the model is told of the effects that a retraction takes back and that happened; None without any."""
+    lines, keys = [], []
+    for one in trace(history.events(version, stop)).values():
+        state = one.state(None)
+        if not one.marks or state not in ("done", "unknown"):
+            continue
+        keys.append(str(one.marks[-1].data.get("key")) if isinstance(one.marks[-1].data, dict) else "")
+        what = "it had run" if state == "done" else "it may have run"
+        outcome = as_json(one.outcome)[:_QUOTED_MAX]
+        lines.append(f"Taken back, but {what}: {_quoted(one.call)} (key {keys[-1]}): {outcome}")
+    meta = {MARK: {"taken_back": keys}}
+    return Message(source="environment", content="\n".join(lines), meta=meta) if lines else None
+
+
+def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
+    """Return the traces of the calls from ``start`` on, and their keys, by the ids of the actions. Cost: these
+    events.
+    """
+    keys = dict[int, str]()
+
+    def read(reading: ReadTransaction, first: int, stop: int) -> Iterator[tuple[Event, bytes]]:
+        rows = reading.rows(first, stop, stop - first)
+        events = dense_events(reading.conversation, rows, first, stop)
+        return ((event, row.head) for event, row in zip(events, rows, strict=True))
+
+    def events() -> Iterator[Event]:
+        store = history._store
+        if not history.version():
+            return
+        for event, head in chain.from_iterable(pages(store.database, history.id, start, NUMBER_MAX, read)):
+            if isinstance(event, Action):
+                keys[event.id] = key_of(head)
+            yield event
+
+    traces = trace(events())
+    for number, one in traces.items():
+        keys[number] = keys[one.call.id]
+    return traces, keys
+
+
+def _unfenced(history: History) -> Generation:
+    return replace(history._generation, fence=None)
+
+
+def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
+    """Return what the model is told of a call that may have run, and the extras of its observation."""
+    told = f"unknown: this call may have run, key {key}: look before you repeat it"
+    return f"{told} ({problem})" if problem else told, {"state": "unknown"}
+
+
+def _quoted(call: Action) -> str:
+    return f"{call.tool} {arguments_of(call)[:_QUOTED_MAX]}"

@@ -1,0 +1,489 @@
+"""A tool does not run twice: at every point at which a worker is killed, and whatever becomes of the conversation."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import Action, Histories, History, InvalidArgument, InvalidEvent, LeaseTaken, Message, Store
+from foldlog._history.effects import Attempt, EffectRule
+from foldlog._history.lease import LeaseBlock
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.projections import View
+from foldlog.projections.effects import MARK
+from tests.between import Between, Killed
+from tests.how_many import WHOLE
+
+KEYS = foldlog.KeyRing(["11" * 32])
+PAYEES = ("ann", "bob")
+
+
+class Bank:
+    """The outside system, which outlives the workers. ``reached`` is called at each point of a payment."""
+
+    def __init__(self) -> None:
+        self.paid: list[tuple[str, str | None]] = []
+        self.reached: Callable[[str], object] = lambda point: None
+
+    def pay(self, to: str) -> str:
+        return self._book(to, None)
+
+    def pay_once(self, to: str, key: str) -> str:
+        """A system that knows the keys of its payments."""
+        return self._book(to, key, knows_keys=True)
+
+    def pay_noting(self, to: str, key: str) -> str:
+        """A system that stores a reference, and pays again when it is asked again."""
+        return self._book(to, key)
+
+    def look_up(self, key: str, call: Action) -> str | None:
+        return next((f"paid {to}" for to, known in self.paid if known == key), None)
+
+    def _book(self, to: str, key: str | None, *, knows_keys: bool = False) -> str:
+        self.reached("before the payment")
+        if not (knows_keys and (to, key) in self.paid):
+            self.paid.append((to, key))
+        self.reached("after the payment")
+        return f"paid {to}"
+
+
+MODES: dict[str, Callable[[Bank], tuple[Callable[..., Any], dict[str, Any]]]] = {
+    "never": lambda bank: (bank.pay, {}),
+    "same key": lambda bank: (bank.pay_once, {"repeat": "same key"}),
+    "check": lambda bank: (bank.pay_noting, {"check": bank.look_up}),
+}
+
+
+@contextmanager
+def brief_lease(history: History) -> Iterator[foldlog.Lease]:
+    """A lease that no thread renews: the statements are the same each time, and it is over soon after a kill."""
+    block = LeaseBlock(history, 0.01, 60, "worker")
+    block._left.set()
+    with block as lease:
+        block._renewing.join()
+        yield lease
+
+
+def asked(history: History, to: str) -> dict[str, Any]:
+    """The reply of a model that pays somebody."""
+    function = {"name": "pay", "arguments": json.dumps({"to": to})}
+    call = {"id": f"call-{len(history)}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def work(history: History, bank: Bank, mode: str) -> None:
+    """Pay everybody, from wherever an earlier worker stopped, as docs/RESUMING.md says."""
+    tool, how = MODES[mode](bank)
+    with brief_lease(history):
+        if not len(history):
+            history.append({"role": "user", "content": "Pay ann and bob."})
+        while True:
+            for call in history.open_calls():
+                history.run(call, tool, **how)
+            told = {str(effect.call.arguments) for effect in history.effects()}
+            missing = [to for to in PAYEES if str({"to": to}) not in told]
+            if not missing:
+                return
+            history.append_reply(asked(history, missing[0]))
+
+
+def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
+    """Have a worker pay that is killed at a point: before a transaction, or in the tool. Return whether it was."""
+    reached = -1
+
+    def reach(_: object) -> None:
+        nonlocal reached
+        reached += 1
+        if reached >= point:
+            raise Killed
+
+    bank.reached = reach
+    store = Store(Between(recorder, reach, ("transact", "query")))  # type: ignore[arg-type]
+    try:
+        work(Histories(store)["pay"], bank, mode)
+    except Killed:
+        return True
+    finally:
+        bank.reached = lambda point: None
+    return False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice(mode: str, open_recorder):
+    kills = doubts = 0
+    for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
+        recorder, bank = open_recorder(), Bank()
+        if not killed_at(recorder, bank, mode, point):
+            break
+        kills += 1
+        history = Histories(Store(recorder))["pay"]
+        work(history, bank, mode)
+        assert set(Counter(bank.paid).values()) <= {1}, f"killed at point {point}"
+        unknown = {effect.call.arguments["to"] for effect in history.effects("unknown")}
+        assert {to for to, _ in bank.paid} | unknown == set(PAYEES), f"killed at point {point}"
+        assert not unknown or mode == "never"
+        doubts += len(unknown)
+    assert kills > 5
+    assert (doubts > 0) is (mode == "never")
+
+
+# -- what becomes of a call --------------------------------------------------------------------------------------------
+
+
+class Died(BaseException):
+    """The end of a process in its tool."""
+
+
+def die(to: str) -> str:
+    raise Died
+
+
+@pytest.fixture
+def history(recorder: Recorder) -> History:
+    return Histories(Store(recorder), condenser={"type": "amortized", "max_size": 10, "keep_first": 1})["pay"]
+
+
+def called(history: History, to: str = "ann") -> Action:
+    """The open call of a new reply."""
+    history.append_reply(asked(history, to))
+    return history.open_calls()[-1]
+
+
+def killed_in_its_tool(history: History, to: str = "ann") -> Action:
+    call = called(history, to)
+    with suppress(Died), history.lease():
+        history.run(call, die)
+    return call
+
+
+def state(history: History) -> list[str]:
+    return [effect.state for effect in history.effects()]
+
+
+def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(history: History):
+    call, bank = called(history), Bank()
+    assert state(history) == ["intended"]
+    with history.lease():
+        history.run(call, lambda to: (bank.pay(to), *state(history)), by="carol", reason="it is her invoice")
+        assert history.version() == 3
+        history.run(called(history), bank.pay, repeat="safe")
+    assert history.version() == 5
+    first, second = history.effects()
+    assert (first.state, first.attempts, first.outcome) == ("done", 1, '["paid ann", "begun"]')
+    assert (second.state, second.attempts) == ("done", 0)
+    mark = list(history.events())[1]
+    assert (mark.name, mark.cause, mark.shown) == (MARK, call.id, False)
+    assert (mark.data["key"], mark.data["by"], mark.data["reason"]) == (first.key, "carol", "it is her invoice")
+
+
+def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history: History):
+    call = killed_in_its_tool(history)
+    (effect,) = history.effects("unknown")
+    assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (call.id, 1, None, (call,))
+    with history.lease():
+        told = history.run(call, Bank().pay)
+    assert told.event.is_error
+    assert told.event.content.startswith(f"unknown: this call may have run, key {effect.key}")
+    late = history.settle(effect.key, "paid, says the bank", by="carol")
+    assert state(history) == ["done"]
+    assert history.effects()[0].outcome == "paid, says the bank"
+    told_to_the_model = history.view().to_messages()
+    assert told_to_the_model[-2]["content"] == told.event.content
+    assert told_to_the_model[-1]["content"] == late.event.content
+    assert late.event.content.endswith("ended: paid, says the bank")
+    with pytest.raises(InvalidArgument, match="no effect with key 'x'"):
+        history.settle("x", "paid")
+
+
+def test_an_open_call_is_settled_by_its_observation(history: History):
+    call = killed_in_its_tool(history)
+    settled = history.settle(history.effects()[0].key, "the bank knows nothing of it", is_error=True)
+    assert (settled.event.cause, settled.event.is_error, history.open_calls()) == (call.id, True, ())
+    assert state(history) == ["failed"]
+
+
+def test_closing_open_calls_says_which_had_begun(history: History):
+    calls = [asked(history, to)["tool_calls"][0] | {"id": to} for to in ("ann", "bob", "carol")]
+    calls[2]["function"]["name"] = "look"
+    history.append_reply({"role": "assistant", "content": None, "tool_calls": calls})
+    with suppress(Died), history.lease():
+        history.run(history.open_calls()[0], die)
+    key = history.effects()[0].key
+    told = [each.event.content for each in history.close_open_calls("the machine was restarted")]
+    assert told == [
+        f"unknown: this call may have run, key {key}: look before you repeat it (the machine was restarted)",
+        "not begun: the machine was restarted",
+        "interrupted: the machine was restarted",
+    ]
+    assert state(history) == ["unknown", "failed", "failed"]
+
+
+def test_a_tool_that_raises_has_failed_and_after_a_timeout_it_is_unknown(history: History):
+    def refused(to: str) -> str:
+        raise ValueError("no such account")
+
+    def late(to: str) -> str:
+        raise TimeoutError("no answer in 30 s")
+
+    with history.lease():
+        failed = history.run(called(history), refused)
+        unknown = history.run(called(history), late)
+    assert failed.event.content == f"ValueError: no such account (key {history.effects()[0].key})"
+    assert unknown.event.content.endswith("(TimeoutError: no answer in 30 s)")
+    assert state(history) == ["failed", "unknown"]
+
+
+def test_a_call_with_other_arguments_than_the_tool_has_does_not_begin(history: History):
+    call, bank = called(history), Bank()
+    with history.lease():
+        told = history.run(call, lambda amount: bank.pay("ann"))
+    assert (told.event.content[:11], bank.paid, history.effects()[0].attempts) == ("not begun: ", [], 0)
+
+
+def test_what_a_tool_returns_is_recorded_whatever_it_is(history: History):
+    with history.lease():
+        made = [
+            history.run(called(history), lambda to, it=it: it).event.content
+            for it in ({"id": 7}, None, object, "x" * 2**24)
+        ]
+    assert made[:2] == ['{"id": 7}', "null"]
+    assert made[2] == str(object)
+    assert "its result cannot be stored" in made[3]
+    assert state(history) == ["done"] * 4
+
+
+def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: History):
+    call, bank = called(history), Bank()
+    with pytest.raises(InvalidArgument, match="no lease is held"):
+        history.run(call, bank.pay)
+    with history.lease():
+        with pytest.raises(InvalidArgument, match="takes no argument 'key'"):
+            history.run(call, bank.pay, repeat="same key")
+        with pytest.raises(InvalidArgument, match="repeat is 'often'"):
+            history.run(call, bank.pay, repeat="often")
+        with pytest.raises(TypeError, match="takes a call"):
+            history.run("call-0", bank.pay)
+        history.run(call, bank.pay)
+        with pytest.raises(InvalidEvent, match="has its result already"):
+            history.run(call, bank.pay)
+    with pytest.raises(InvalidArgument, match="the state of an effect is"):
+        history.effects("lost")
+    assert bank.paid == [("ann", None)]
+
+
+def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history: History):
+    bank = Bank()
+
+    @foldlog.effect(repeat="same key")
+    def pay(to: str, key: str) -> str:
+        return bank.pay_once(to, key)
+
+    killed_in_its_tool(history)
+    with history.lease():
+        assert history.run(history.open_calls()[0], pay).event.content == "paid ann"
+    (effect,) = history.effects()
+    assert (bank.paid, effect.attempts) == ([("ann", effect.key)], 2)
+
+
+def test_where_a_check_fails_nothing_is_recorded(history: History):
+    call = killed_in_its_tool(history)
+
+    def look(key: str, call: Action) -> None:
+        raise ConnectionError("the bank is closed")
+
+    with history.lease(), pytest.raises(ConnectionError):
+        history.run(call, Bank().pay, check=look)
+    assert (state(history), history.open_calls()) == (["unknown"], (call,))
+
+
+def test_two_threads_of_one_worker_begin_a_call_once(history: History):
+    call, bank = called(history), Bank()
+
+    def meet(to: str) -> str:
+        return bank.pay(to)
+
+    with history.lease():
+        one, other = (Attempt(history, call, meet, EffectRule()) for _ in range(2))
+        one.begin()
+        with pytest.raises(InvalidEvent, match="another thread began call"):
+            other.begin()
+
+
+# -- a worker that stood still -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("still", ["before the payment", "after the payment"])
+@pytest.mark.parametrize("mode, most", [("never", 1), ("same key", 1)])
+def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
+    still: str, mode: str, most: int, open_recorder
+):
+    recorder, bank, others = open_recorder(), Bank(), Bank()
+    others.paid = bank.paid
+    one, two = (Histories(Store(recorder))["pay"] for _ in range(2))
+    call = called(one)
+    tool, how = MODES[mode](bank)
+    others_tool, _ = MODES[mode](others)
+    told = []
+
+    def taken_over(point: str) -> None:
+        if point == still:
+            while one.current_lease() is not None:
+                pass
+            with brief_lease(two):
+                told.append(two.run(two.open_calls()[0], others_tool, **how).event)
+
+    bank.reached = taken_over
+    with pytest.raises(LeaseTaken), brief_lease(one):
+        one.run(call, tool, **how)
+    assert len(bank.paid) == most
+    assert told[0].is_error is (mode == "never")
+    (effect,) = one.effects()
+    assert (effect.state, effect.outcome) == ("done", "paid ann")
+    assert one.view()[-1].content.endswith("ended: paid ann")
+
+
+# -- what a conversation goes through ----------------------------------------------------------------------------------
+
+
+def ledger(history: History) -> list[tuple[str, str, int]]:
+    return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
+
+
+def test_copies_and_changed_keys_keep_keys_and_states(history: History, recorder: Recorder, open_recorder):
+    killed_in_its_tool(history)
+    called(history, "bob")
+    before = ledger(history)
+    assert [each[1:] for each in before] == [("unknown", 1), ("intended", 0)]
+    encrypted = Store(recorder, WriteSettings(keys=KEYS))
+    assert len(list(rekey(encrypted))) == 1
+    assert ledger(Histories(encrypted)["pay"]) == before
+    copy = Store(open_recorder(), WriteSettings(keys=KEYS))
+    assert [moved.problem for moved in copy_store(encrypted, copy)] == [None]
+    copied = Histories(copy)["pay"]
+    assert ledger(copied) == before
+    with copied.lease():
+        assert copied.run(copied.open_calls()[0], Bank().pay).event.is_error
+
+
+def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(history: History):
+    bank = Bank()
+    call = called(history)
+    forks = [history.fork(), history.fork()]
+    assert [ledger(fork) for fork in forks] == [ledger(history)] * 2
+    for each in (history, *forks):
+        with each.lease():
+            each.run(each.open_calls()[0], bank.pay_once, repeat="same key")
+    assert bank.paid == [("ann", history.effects()[0].key)]
+    never = history.fork(call.id + 1)
+    with never.lease():
+        assert never.run(never.open_calls()[0], bank.pay).event.is_error
+        own = called(never, "bob")
+        assert never.run(own, bank.pay).event.content == "paid bob"
+    before = ledger(forks[0])
+    history._histories.erase(history.id, reason="a test", detach_forks=True)
+    assert ledger(history._histories[forks[0].id]) == before
+
+
+def test_a_conversation_that_begins_again_has_other_keys(recorder: Recorder):
+    histories = Histories(Store(recorder))
+    called(histories["pay"])
+    (before,) = ledger(histories["pay"])
+    histories.erase("pay", reason="a test")
+    again = histories.create("pay", replace_erased=True)
+    called(again)
+    (after,) = ledger(again)
+    assert after[0] != before[0]
+
+
+def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
+    history.append({"role": "user", "content": "go"})
+    done, told, open_call = called(history), called(history, "bob"), called(history, "carol")
+    with history.lease():
+        history.run(done, Bank().pay)
+        for call in (told, open_call):
+            with suppress(Died):
+                history.run(call, die)
+    with history.lease():
+        history.run(told, Bank().pay)
+    before = ledger(history)
+    for n in range(20):
+        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.prepare()
+    shown = {event.id for event in history.view()}
+    assert {told.id, open_call.id} <= shown
+    assert done.id not in shown
+    assert history.view().condensations
+    assert ledger(history) == before
+    history.settle(before[1][0], "paid")
+    history.settle(before[2][0], "paid")
+    for n in range(20):
+        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.prepare()
+    assert not {told.id, open_call.id} & {event.id for event in history.view()}
+    assert [each[1] for each in ledger(history)] == ["done"] * 3
+
+
+def test_a_retraction_names_the_effects_that_it_takes_back(history: History):
+    history.append({"role": "user", "content": "pay"})
+    first = called(history)
+    with history.lease():
+        history.run(first, Bank().pay)
+    killed_in_its_tool(history, "bob")
+    called(history, "carol")
+    keys = [effect.key for effect in history.effects()]
+    taken = history.retract(1)
+    told = history.view()[-1].content
+    assert told == (
+        f'Taken back, but it had run: pay {{"to": "ann"}} (key {keys[0]}): paid ann\n'
+        f'Taken back, but it may have run: pay {{"to": "bob"}} (key {keys[1]}): null'
+    )
+    assert [each[1] for each in ledger(history)] == ["done", "unknown", "intended"]
+    history.retract(taken.id)
+    assert history.view()[-1].id < taken.id
+    with history.lease():  # the call of ann alone is open again, whose outcome is known
+        history.retract(first.id + 1, "only its result")
+        bank = Bank()
+        assert history.run(history.open_calls()[0], bank.pay).event.content == "paid ann"
+    assert bank.paid == []
+
+
+def test_the_states_are_those_of_a_fold_of_all_events(history: History):
+    killed_in_its_tool(history)
+    assert View.from_events(history.events()) == history.view()
+    assert history.at(1).to_messages() == history.view().to_messages() == []
+
+
+# -- once --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: History):
+    answers = iter("ab")
+
+    def ask() -> dict[str, Any]:
+        return {"role": "assistant", "content": next(answers)}
+
+    assert history.recorded("turn") == ()
+    first = history.once("turn", ask)
+    assert history.once("turn", ask) == first == history.recorded("turn")
+    assert (first[-1].event.content, first[-1].id) == ("a", 0)
+    two = history.once("note", lambda: [Message(source="user", content="x"), {"role": "user", "content": "y"}])
+    assert (
+        [each.event.content for each in two] == ["x", "y"] == [each.event.content for each in history.recorded("note")]
+    )
+
+    def overtaken() -> dict[str, Any]:
+        history.append_reply({"role": "assistant", "content": "quicker"}, idempotency_key="other")
+        return {"role": "assistant", "content": "slower"}
+
+    assert history.once("other", overtaken)[0].event.content == "quicker"
