@@ -182,7 +182,7 @@ if not TYPE_CHECKING:  # a type checker takes this function for a promise that e
         if name not in _HOMES:
             from difflib import get_close_matches
 
-            similar = get_close_matches(name, __all__, 1) if not name.startswith("_") else []
+            similar = get_close_matches(name, _HOMES, 1) if not name.startswith("_") else []
             hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise AttributeError(f"module 'foldlog' has no attribute {name!r}{hint}", name=name)
         value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

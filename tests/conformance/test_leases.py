@@ -24,7 +24,7 @@ from foldlog import (
     KeyRing,
     LeaseTaken,
     Store,
-    StoreUnavailable,
+    StoreUnusable,
 )
 from foldlog._aio import PendingAppend
 from foldlog._history.lease import LeaseBlock, _name_of
@@ -304,7 +304,7 @@ def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_t
             history.append(said("hi"))
             histories.maintenance.back_up(tmp_path / "b.db")
             restore(str(tmp_path / "b.db"), str(tmp_path / "a.db"), WriteSettings())
-            with pytest.raises(StoreUnavailable, match="another file took the place"):
+            with pytest.raises(StoreUnusable, match="another file took the place"):
                 history.append(said("late"))
             with foldlog.open(tmp_path / "a.db") as restored, restored["c"].lease():
                 restored["c"].append(said("goes on"))

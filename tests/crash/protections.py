@@ -212,7 +212,7 @@ if self._is_staged:
     "forks-kept": Protection(
         "a conversation that forks read is not erased alone",
         "eventstore:_mark",
-        Instead("living_forks", "if forks := []:"),
+        Instead("living_forks", "forks = []"),
         "tests/conformance/test_forks.py -k not_erased_alone",
     ),
     "forks-finished": Protection(
