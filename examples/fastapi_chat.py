@@ -3,10 +3,11 @@
     CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3
     curl --no-buffer --json '{"text": "what time is it?"}' http://127.0.0.1:8000/users/ann/chats/first
 
-Messages to one chat are answered one after the other, by any worker process; one that waits for too long gets a 409.
-``CHAT_DB`` may be a PostgreSQL URL. Where a worker is killed in the middle of a reply, the next message goes on after
-at most ``TTL_S``. Take the user from your login, not from the path. ``rehearsal`` stands in for a function that
-streams from your model.
+Messages to one chat are answered one after the other, by any worker process; one that waits for too long gets a 409,
+one to an erased chat a 410. While nothing can be recorded, as on a full disk, both ``/healthz`` and messages get a 503;
+the workers go on by themselves when it can. ``CHAT_DB`` may be a PostgreSQL URL. Where a worker is killed in the middle
+of a reply, the next message goes on after at most ``TTL_S``. Take the user from your login, not from the path.
+``rehearsal`` stands in for a function that streams from your model.
 """
 
 import os
@@ -14,19 +15,25 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
+from uuid import uuid4
 
 from anyio import CancelScope
-from fastapi import Body, FastAPI, HTTPException, Path
-from fastapi.responses import StreamingResponse
+from fastapi import Body, FastAPI, Path
+from fastapi.responses import JSONResponse, StreamingResponse
 
 import foldlog.aio
-from foldlog import LeaseTaken, Message
+from foldlog import ConversationErased, LeaseTaken, Message, StoreUnavailable
 
 Model = Callable[[list[dict[str, Any]]], AsyncGenerator[Any, None]]  # yields texts, and tool calls as in OpenAI's chat
 Run = Callable[[str, Any], Awaitable[str]]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 DB = os.environ.get("CHAT_DB", "chat.db")
 TTL_S, WAIT_S = 10.0, 60.0
+REFUSALS = {
+    LeaseTaken: (409, "another message of this chat is being answered; try again"),
+    ConversationErased: (410, "this chat was erased; begin another one"),
+    StoreUnavailable: (503, "nothing can be recorded now; try again"),
+}
 
 
 async def rehearsal(messages: list[dict[str, Any]]) -> AsyncGenerator[Any, None]:
@@ -40,16 +47,16 @@ async def clock(tool: str, arguments: Any) -> str:
 
 
 async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run: Run) -> AsyncGenerator[str, None]:
-    """Yield an empty text once the chat is ours, and then the reply in pieces. However it ends, what was said is
-    recorded and no call stays open.
+    """Yield an empty text once the message is recorded, and then the reply in pieces. However it ends, what was said
+    is recorded and no call stays open.
     """
     said, calls = list[str](), [{}]
     async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
-        yield ""
         try:
             await history.close_open_calls("the server was stopped")  # what an earlier process left open
             await history.append(Message(source="user", content=text))
             await history.set_attributes(user=history.id.partition("/")[0])  # to list, keep or erase what is Ann's
+            yield ""
             while calls:
                 calls = []
                 async with aclosing(model((await history.prepare()).to_messages())) as parts:
@@ -75,21 +82,28 @@ class Reply(StreamingResponse):
             await super().__call__(*asgi)
 
 
+async def refused(request: Any, error: Exception) -> JSONResponse:
+    status, detail = next(refusal for kind, refusal in REFUSALS.items() if isinstance(error, kind))
+    return JSONResponse({"detail": detail}, status)
+
+
 def chat_app(url: str = DB, model: Model = rehearsal, run: Run = clock) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with foldlog.aio.open(url, condenser="digest") as app.state.histories:
             yield
 
-    app = FastAPI(lifespan=lifespan)
+    app = FastAPI(lifespan=lifespan, exception_handlers=dict.fromkeys(REFUSALS, refused))
+
+    @app.get("/healthz")
+    async def healthz() -> str:
+        async with app.state.histories[f"healthz {uuid4()}"].lease():  # a lease is written, and leaves no conversation
+            return "ok"
 
     @app.post("/users/{user}/chats/{chat}")
     async def say(user: Name, chat: Name, text: Annotated[str, Body(embed=True)]) -> Reply:
         reply = answer(app.state.histories[f"{user}/{chat}"], text, model, run)
-        try:
-            await anext(reply)
-        except LeaseTaken as busy:
-            raise HTTPException(409, f"{busy.worker} answers another message of this chat") from None
+        await anext(reply)
         return Reply(reply, media_type="text/plain")
 
     return app

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -20,19 +19,7 @@ from foldlog.eventstore import Message, StoreUnavailable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
 from tests.crash.test_crashes import assert_sound, needs_faults
-
-
-def mounted(folder: Path, *options: str) -> Path:
-    """A small file system of its own, where this user may have one; else the test says why it skips."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(
-            f"a small file system cannot be mounted here ({done.stderr.strip()}); faults.c shows a full disk too"
-        )
-    return folder
+from tests.small_disks import fill, mounted
 
 
 def append_for_ever(append: Callable[[], None]) -> NoReturn:
@@ -42,15 +29,8 @@ def append_for_ever(append: Callable[[], None]) -> NoReturn:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = mounted(tmp_path / "disk", "size=1m")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def fill(path: Path) -> None:
-    """Take all space that is left."""
-    with suppress(OSError), path.open("wb", 0) as ballast:
-        append_for_ever(lambda: ballast.write(b"x" * 4_096))
+    with mounted(tmp_path / "disk", "size=1m") as folder:
+        yield folder
 
 
 def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(small_disk: Path):
@@ -309,8 +289,7 @@ def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_f
 
 
 def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):
-    folder = mounted(tmp_path / "disk", "size=4m")
-    try:
+    with mounted(tmp_path / "disk", "size=4m") as folder:
         with open_at(folder / "store.db") as store:
             store.append("c1", Message(source="user", content="hi"), expected_version=0)
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
@@ -318,5 +297,3 @@ def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):
             open_at(folder / "store.db")
         with open_store(f"sqlite:///{folder}/store.db?mode=ro") as store:
             assert store.version("c1") == 1
-    finally:
-        subprocess.run(["umount", folder], check=True)

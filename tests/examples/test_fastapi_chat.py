@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 import foldlog
 import foldlog.aio
 from foldlog import Action, Message, Observation
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 
 httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLE = Path(__file__).parents[2] / "examples/fastapi_chat.py"
@@ -204,7 +205,41 @@ def test_a_message_to_a_busy_chat_gets_a_409_and_is_not_recorded(chat, url, monk
     app = chat.chat_app(url, chat.rehearsal, clock)
     with foldlog.open(url) as histories, histories["ann/first"].lease(worker="web-2"):
         reply = served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
-        assert (reply.status_code, reply.json()) == (409, {"detail": "web-2 answers another message of this chat"})
+        assert reply.status_code == 409
+        assert reply.json() == {"detail": "another message of this chat is being answered; try again"}
         assert histories["ann/first"].version() == 0
     reply = served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
     assert reply.status_code == 200
+
+
+def test_a_message_to_an_erased_chat_gets_a_410(chat, url):
+    def say(client):
+        return client.post("/users/ann/chats/first", json={"text": "hello"})
+
+    app = chat.chat_app(url, chat.rehearsal, clock)
+    assert served(app, say).status_code == 200
+    with foldlog.open(url) as histories:
+        histories.erase("ann/first", reason="test")
+    assert served(app, say).status_code == 410
+
+
+def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(chat, url, monkeypatch):
+    """On a full disk, with three workers: tests/examples/test_fastapi_workers.py."""
+
+    def full(*_, **__):
+        raise foldlog.StoreUnavailable("database or disk is full", kind="full")
+
+    async def asked(client):
+        message = await client.post("/users/ann/chats/first", json={"text": "hello"})
+        return (await client.get("/healthz")).status_code, message.status_code
+
+    async def work(client):
+        with monkeypatch.context() as away:
+            away.setattr(SQLiteRecorder, "transact", full)
+            refused = await asked(client)
+        return refused, await asked(client)
+
+    assert served(chat.chat_app(url, chat.rehearsal, clock), work) == ((503, 503), (200, 200))
+    with foldlog.open(url) as histories:
+        assert list(histories) == ["ann/first"]
+        assert len(list(histories.maintenance.verify())) == 2

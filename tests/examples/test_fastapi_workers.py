@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
+from tests.small_disks import fill, mounted
 
 httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,21 +45,19 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue("postgres_url")()
 
 
-@pytest.fixture
-def served(db: str, tmp_path: Path):
+@contextmanager
+def serving(db: str, folder: Path) -> Iterator[str]:
     """The address of the server: three workers on the store."""
-    (tmp_path / "workers.py").write_text(APP)
+    (folder / "workers.py").write_text(APP)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "--factory", "workers:app", "--workers", "3", "--port", str(port)]
-    environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": f"{tmp_path}:{EXAMPLES}"}
-    with (tmp_path / "out").open("wb") as out:
-        server = subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=out, stderr=out, start_new_session=True
-        )
+    environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": f"{folder}:{EXAMPLES}"}
+    with (folder / "out").open("wb") as out:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
     try:
-        _wait(lambda: (tmp_path / "out").read_text().count("Application startup complete") == 3)
-        yield f"http://127.0.0.1:{port}/users/ann/chats/first"
+        _wait(lambda: (folder / "out").read_text().count("Application startup complete") == 3)
+        yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(60)
@@ -72,6 +73,12 @@ def _wait(until, seconds=60.0):
 async def _say(client: httpx.AsyncClient, address: str, text: str) -> tuple[int, str]:
     reply = await client.post(address, json={"text": text})
     return reply.status_code, reply.text
+
+
+@pytest.fixture
+def served(db: str, tmp_path: Path) -> Iterator[str]:
+    with serving(db, tmp_path) as address:
+        yield f"{address}/users/ann/chats/first"
 
 
 def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str, db: str, tmp_path: Path):
@@ -112,3 +119,27 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
         assert [type(event) for event in events] == [*[Message, Action, Observation] * 2, Message]
         assert events[2].content == "interrupted: the server was stopped"
         assert history.view().to_messages()[-1]["role"] == "assistant"
+
+
+@pytest.mark.long  # short: test_fastapi_chat.py, a store that cannot write
+def test_three_workers_go_on_by_themselves_when_a_full_disk_has_space_again(tmp_path: Path):
+    with mounted(tmp_path / "disk", "size=3m") as disk, serving(str(disk / "chat.db"), tmp_path) as address:
+
+        def healthy() -> bool:
+            return httpx.get(f"{address}/healthz", timeout=60).status_code == 200
+
+        def say(chat: str) -> int:
+            message = {"text": "x" * 20_000}
+            return httpx.post(f"{address}/users/ann/chats/{chat}", json=message, timeout=60).status_code
+
+        assert [say(f"before-{n}") for n in range(6)] == [200] * 6
+        assert healthy()
+        fill(disk / "ballast")
+        _wait(lambda: not healthy())
+        assert [say(f"full-{n}") for n in range(6)] == [503] * 6
+        (disk / "ballast").unlink()
+        assert [healthy() for _ in range(6)] == [True] * 6  # each worker answers some of them
+        assert [say(f"after-{n}") for n in range(6)] == [200] * 6
+        with foldlog.open(disk / "chat.db") as histories:
+            assert [id for id in histories if histories[id].open_calls()] == []
+            assert sorted(histories) == sorted(f"ann/{when}-{n}" for when in ("before", "after") for n in range(6))
