@@ -1,9 +1,12 @@
 """Take a condenser's step so that nothing is forgotten before a model was shown it.
 
 The events that came since the agent's last turn began, or while a model answered it, are *unseen*, and before its first
-turn all events. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else
-can be forgotten, the longest texts of results and messages, seen or not, are shortened on the way out: the log has them
-whole, and a report in the log says which ones were shortened. Each step that needs it does so again.
+turn all events. A View that a step returned was shown, too, once another event follows it, which notes its version: a
+conversation may have no reply at all. No condenser forgets, hides or masks unseen events.
+
+Where a prompt is over a limit of tokens and nothing else can be forgotten, the longest texts of results and messages,
+seen or not, are shortened on the way out: the log has them whole, and a report in the log says which ones were
+shortened. Each step that needs it does so again.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from foldlog._observed import ANSWERS
+from foldlog._observed import SHOWN
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Reason, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import truncated
@@ -72,17 +75,28 @@ def _requested(
 
 def _first_unseen(view: View) -> int:
     """Return the id of the first event that no model was shown: of the agent's last turn, or earlier if that answers an
-    earlier View. Where the View has no turn of the agent it is 0: no model was shown any event. Cost: the events since.
+    earlier View; or later, if a later View was shown since. It is 0 where neither is recorded. Cost: the events since.
     """
     first: Event | None = None
-    for event in filter(begins_reply, reversed(view.events)):
-        if first is not None and begins_reply(first, event):
-            break
-        first = event
+    shown = 0
+    for event in reversed(view.events):
+        if 0 <= event.id < shown:
+            break  # an earlier turn shows no more
+        if begins_reply(event):
+            if first is not None and begins_reply(first, event):
+                break
+            first = event
+        elif first is None:
+            shown = max(shown, _noted(event))
     if first is None:
-        return 0
-    answers = first.meta.get(ANSWERS)
-    return min(first.id, answers) if isinstance(answers, int) else first.id
+        return shown
+    return max(shown, min(first.id, _noted(first, first.id)))
+
+
+def _noted(event: Event, default: int = 0) -> int:
+    """Return the version of the View that an event notes as shown."""
+    version = event.meta.get(SHOWN, default)
+    return version if isinstance(version, int) else default
 
 
 def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable) -> Step:

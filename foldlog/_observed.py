@@ -19,9 +19,11 @@ T = TypeVar("T")
 
 TRACEPARENT: Final = "traceparent"
 """The key in the ``meta`` of an event of the trace context of its append, as W3C writes it."""
-ANSWERS: Final = "answers_version"
-"""The key in the ``meta`` of a reply of the version of the View that it answers, if others appended before it."""
-OF_APPENDS: Final = frozenset((TRACEPARENT, ANSWERS))
+SHOWN: Final = "shown_version"
+"""The key in the ``meta`` of an event of the version of a View that was shown before it: of a reply the View that it
+answers, if others appended in between; of another event the View that ``prepare`` or ``step`` returned before it.
+"""
+OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
 """The keys in ``meta`` that an append adds, so that they may differ when it is repeated."""
 
 _INFO, _WARNING = logging.INFO, logging.WARNING

@@ -64,7 +64,7 @@ class Units(NamedTuple):
     """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops,
     orphans and bonds are ascending. Of the positions that are not left behind, ``seen`` are those that a model may see,
     ``unseen`` those of kinds without a form as messages. ``unanswered`` is the number of actions without an
-    observation.
+    observation; ``notes`` are annotations that a model sees.
     """
 
     parallel_calls: Sequence[ParallelCalls]
@@ -75,6 +75,7 @@ class Units(NamedTuple):
     bonds: Sequence[Sequence[int]]
     unseen: Sequence[int]
     unanswered: int
+    notes: Sequence[int] = ()
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
@@ -100,6 +101,7 @@ class UnitsSoFar:
         self._orphans: list[int] = []
         self._seen: list[int] = []
         self._unseen: list[int] = []
+        self._notes: list[int] = []
         self._unanswered = 0
         self._waiting = WaitingCalls()
         self._place: dict[int, int] = {}
@@ -122,6 +124,8 @@ class UnitsSoFar:
             stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
             if type(event) not in _MAY_BE_UNSEEN or not is_unseen(event):
                 seen.append(position)
+                if type(event) is Annotation:
+                    self._notes.append(position)
             else:
                 self._unseen.append(position)
                 if not stayed:
@@ -212,6 +216,7 @@ class UnitsSoFar:
             [*self._bonds, *([each] for each in self._bond)],
             self._unseen.copy(),
             self._unanswered,
+            self._notes.copy(),
         )
 
 
@@ -303,14 +308,14 @@ def open_positions(events: Sequence[Event], found: Units) -> list[int]:
 def pending_positions(found: Units) -> Sequence[int]:
     """Return the positions of the parallel calls that wait for an observation, with the observations that came.
 
-    Calls wait if one of them is unanswered and only their own members come after them. Orphans do not count: an
-    observation that is delivered twice does not end the waiting of the other calls. Unanswered calls that other events
-    follow are abandoned.
+    Calls wait if one of them is unanswered and only their own members come after them. Orphans and annotations do not
+    count: neither an observation that is delivered twice nor a note of the runtime ends the waiting. Unanswered calls
+    that other events follow are abandoned.
     """
     if not found.unanswered:
         return []
-    orphans = set(found.orphans)
-    followers = [position for position in found.seen if position not in orphans] if orphans else found.seen
+    aside = {*found.orphans, *found.notes}
+    followers = [position for position in found.seen if position not in aside] if aside else found.seen
     for calls in reversed(found.parallel_calls):
         if calls.unanswered and followers[-len(calls.members) :] == calls.members:
             return calls.members

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._observed import ANSWERS, OF_APPENDS
+from foldlog._observed import OF_APPENDS, SHOWN
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -85,7 +85,7 @@ def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
                 paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
             case str() if name in ("model", "reply") or (name in ("condenser", "failure") and _is_name(value)):
                 paid[name] = value
-            case int() | float() if name in ("cost", ANSWERS) or (within and name.isidentifier()):
+            case int() | float() if name in ("cost", SHOWN) or (within and name.isidentifier()):
                 paid[name] = value
     return paid
 

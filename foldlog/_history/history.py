@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._meant import meant, views_of
-from foldlog._observed import ANSWERS, span
+from foldlog._observed import SHOWN, span
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -83,6 +83,7 @@ class History:
         self._histories, self.id = histories, conversation
         self._meant, self._store = meant(histories.store, conversation)
         self._asked_at: int | None = None
+        self._shown_at: int | None = None
 
     @cached_property
     def _views(self) -> Views:
@@ -211,7 +212,8 @@ class History:
         them, the events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves out
         imported events whose source id the history already has: see ``foldlog.eventstore.Store.append``. If others
         appended since the last ``prepare`` or ``step`` of this object, the ``meta`` of a model's reply notes which View
-        it answers, so that no condenser forgets what came while the model answered.
+        it answers, so that no condenser forgets what came while the model answered. Where another event follows that
+        View, its ``meta`` notes the View: what it showed may be forgotten, although no reply followed.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -228,7 +230,7 @@ class History:
 
         asked_at, given = self._asked_at, [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, given)):
-            return append(appended, expected_version)
+            return self._append_after_a_view(given, partial(append, version=expected_version))
         version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
             recorded = append(_answering(given, asked_at, version), version)
@@ -236,7 +238,19 @@ class History:
             if expected_version is not ANY_VERSION:
                 raise
             recorded = append(_answering(given, asked_at, None), ANY_VERSION)
-        self._asked_at = None
+        self._asked_at = self._shown_at = None
+        return recorded
+
+    def _append_after_a_view(
+        self, events: Sequence[Event], append: Callable[[Sequence[Event]], tuple[Recorded, ...]]
+    ) -> tuple[Recorded, ...]:
+        """Append events without a reply. The first shown one behind a View that a step returned notes the View."""
+        place = next((place for place, event in enumerate(events) if event.shown), None)
+        if self._shown_at is None or place is None:
+            return append(events)
+        noted = structs.replace(events[place], meta={**events[place].meta, SHOWN: self._shown_at})
+        recorded = append([*events[:place], noted, *events[place + 1 :]])
+        self._shown_at = None
         return recorded
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
@@ -642,7 +656,7 @@ class History:
             made = (handler if llm is None else handler.with_agent(llm)).handle(self.id, self._generation)
         except ConversationNotFound:
             made = View.from_events(())
-        self._asked_at = made.version if isinstance(made, View) else None
+        self._asked_at = self._shown_at = made.version if isinstance(made, View) else None
         if llm is None or not isinstance(made, View):
             return made
         return View(made.state, made.condensations, getattr(llm, "dialect", "litellm"), made.kept_from)
@@ -882,7 +896,7 @@ def _answering(events: Sequence[Event], asked_at: int, version: int | None) -> l
     noted, said = [*events], None
     for place, event in enumerate(events if asked_at != version else ()):
         if begins_reply(event, said):
-            noted[place] = structs.replace(event, meta={**event.meta, ANSWERS: asked_at})
+            noted[place] = structs.replace(event, meta={**event.meta, SHOWN: asked_at})
         said = event if begins_reply(event) else said
     return noted
 

@@ -379,7 +379,7 @@ class Answers(Runs):
             for prompt in ("go", "go on"):
                 await self.run(store, model, prompt, measure)
             said = [each for each in history_of(store).events() if getattr(each, "source", None) == "agent"]
-            first, second = [each.meta.get("answers_version") for each in said]
+            first, second = [each.meta.get("shown_version") for each in said]
             assert first is None
             assert second is not None
             assert second <= late[0] < said[1].id

@@ -66,7 +66,9 @@ def llm(*answers, once=lambda: None, **parameters):
             happened.set()
             once()
 
-    return LLMSummarizingCondenser(Scripted(*(answers or ("NEW",)), meanwhile=happen), **{"max_size": 10, "keep_first": 1, **parameters})
+    return LLMSummarizingCondenser(
+        Scripted(*(answers or ("NEW",)), meanwhile=happen), **{"max_size": 10, "keep_first": 1, **parameters}
+    )
 
 
 def stored(store, kind):

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import foldlog
+from foldlog._observed import SHOWN
 from foldlog._reports.replays import Replaying
 from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
@@ -407,3 +409,48 @@ def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agen
         (word,) = agent.act(10)
         view = agent.prepare()
         assert (word in shown(view), len(view) <= 8) == (True, True)
+
+
+def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
+    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10}) as histories:
+        history = histories["c1"]
+        sizes = []
+        for number in range(40):
+            history.append(message(f"note {number}"))
+            sizes.append(len(history.prepare()))
+        assert max(sizes) == 10
+        assert len(history.view().condensations) == 5
+        noted = [event.meta.get(SHOWN) for event in history.events() if event.shown]
+        assert noted[:4] == [None, 1, 2, 3]
+        assert first_unseen(history.view()) == history.view()[-1].meta[SHOWN]
+        assert history.condense("by hand").action.metadata["reason"] == "request"
+        assert first_unseen(histories["c1"].view()) == first_unseen(View.from_events(history.events()))
+
+
+def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
+    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 4}) as histories:
+        history = histories["c1"]
+        history.append([message(f"note {number}") for number in range(6)])
+        assert len(history.prepare()) == 6, "no model was shown it yet"
+        version = history.prepare().version
+        history.request_condensation()
+        (first,) = history.append(message("more"))
+        (second,) = history.append(message("and more"))
+        assert (first.event.meta, second.event.meta) == ({SHOWN: version}, {})
+        again = history.append(message("more"), idempotency_key="k")
+        history.prepare()
+        assert history.append(message("more"), idempotency_key="k") == again
+        assert history.append({"role": "assistant", "content": "yes"})[0].event.meta == {}
+
+
+@pytest.mark.parametrize("condenser", [{"type": "amortized", "max_size": 4, "keep_first": 0}, {"type": "digest"}])
+def test_calls_before_a_note_of_the_runtime_wait_and_stay(condenser):
+    calls = [call(call_id=f"c{number}", response_id="r") for number in range(2)]
+    note = Annotation(name="state", data="resumed", shown=True)
+    view = viewed(
+        [message(f"m{n}", "agent" if n % 2 else "user") for n in range(6)], calls, note, CondensationRequest()
+    )
+    assert [view[place].call_id for place in pending_positions(view.units)] == ["c0", "c1"]
+    made = condenser_from_config(condenser).condense(view)
+    after = view.then([made.action])
+    assert [each.call_id for each in after.open_calls] == ["c0", "c1"]

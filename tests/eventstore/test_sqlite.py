@@ -636,9 +636,7 @@ def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path:
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
-    with pytest.raises(
-        StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "
-    ):
+    with pytest.raises(StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "):
         open_store(f"sqlite:///{path}")
 
 

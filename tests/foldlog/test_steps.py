@@ -190,7 +190,7 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
         for call in history.open_calls():
             history.append_tool_result(call, "done")
     assert seen[:3] == [False, False, True]
-    assert [event.id for event in history.events() if "answers_version" in event.meta] == [late[0].id + 2]
+    assert [event.id for event in history.events() if "shown_version" in event.meta] == [late[0].id + 2]
 
 
 def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(opened, monkeypatch):
@@ -207,7 +207,7 @@ def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(op
     monkeypatch.undo()
     recorded = history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
     history.redact(recorded[0].event, reason="a secret")
-    assert next(history.events(recorded[0].event.id)).meta == {"answers_version": asked_at}
+    assert next(history.events(recorded[0].event.id)).meta == {"shown_version": asked_at}
     history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
     assert late in history.prepare()
 
@@ -255,7 +255,7 @@ def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answer
     late = opened()["c1"].append(Message(source="user", content="stop"))[0].event if others else None
     REPLIES[way](history, {"role": "assistant", "content": "done"})
     said = next(event for event in history.events(reverse=True) if isinstance(event, Message))
-    assert said.meta.get("answers_version") == (asked_at if others else None)
+    assert said.meta.get("shown_version") == (asked_at if others else None)
     assert late is None or late in history.prepare()
 
 
@@ -279,5 +279,5 @@ def unavailable(*given, **how):
 def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):
     history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
     history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
-    history.append(Message(source="agent", content="on", meta={"answers_version": "none"}))
+    history.append(Message(source="agent", content="on", meta={"shown_version": "none"}))
     assert len(history.prepare()) <= 4
