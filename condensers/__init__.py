@@ -20,6 +20,9 @@ Importing this is cheap: what a name needs is imported when the name is first us
 
 from __future__ import annotations
 
+if __name__ != "foldlog.condensers":  # from the root of a checkout: each class would be there twice
+    raise ImportError("there is no package 'condensers'; import 'foldlog.condensers'", name=__name__)
+
 import importlib
 import pkgutil
 import re

@@ -12,6 +12,9 @@ knows of Views or models.
     times.py                              times that come from outside
 """
 
+if __name__ != "foldlog.eventstore":  # from the root of a checkout: each class would be there twice
+    raise ImportError("there is no package 'eventstore'; import 'foldlog.eventstore'", name=__name__)
+
 from types import ModuleType as _ModuleType
 
 from foldlog.eventstore.arguments import check_reason as check_reason

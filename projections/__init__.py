@@ -14,6 +14,9 @@
     errors.py                              versions and events that do not exist
 """
 
+if __name__ != "foldlog.projections":  # from the root of a checkout: each class would be there twice
+    raise ImportError("there is no package 'projections'; import 'foldlog.projections'", name=__name__)
+
 from types import ModuleType as _ModuleType
 
 from foldlog.projections.audit import Audit as Audit

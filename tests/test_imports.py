@@ -1,12 +1,15 @@
 """What is imported when, looked at in processes of their own. What it costs, the benchmarks measure."""
 
+import importlib
 import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
+import foldlog
 from foldlog._cli.application import COMMANDS, module_of
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
@@ -109,3 +112,11 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
 """
     unneeded = {"importlib.resources", "tempfile", "shutil", "html", "pathlib"}
     assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
+
+
+@pytest.mark.parametrize("package", ["eventstore", "projections", "condensers"])
+def test_the_folders_of_a_checkout_are_no_packages(package, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(foldlog.__file__).parents[1]))
+    with pytest.raises(ImportError, match=f"no package '{package}'; import 'foldlog.{package}'"):
+        importlib.import_module(f"{package}.errors")
+    assert package not in sys.modules

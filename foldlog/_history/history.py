@@ -105,6 +105,9 @@ class History:
         """Return ``version``, the number of its events, forgotten ones too."""
         return self.version()
 
+    def __bool__(self) -> bool:
+        return True
+
     def view(self) -> View:
         """Return the View now; empty before the first event. It is what the model is shown, unless a condenser hides or
         masks a part of it: see ``sent``.

@@ -415,6 +415,7 @@ async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(hi
     assert (await histories["c"].version(), await histories["d"].version()) == (1, 0)
     with pytest.raises(TypeError, match="a text, not 3"):
         histories[3]
+    assert bool(histories["d"])
     for object, remedy in ((histories, "async for"), (histories["c"], "await history.version()")):
         with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
             len(object)

@@ -132,6 +132,7 @@ def test_a_version_or_an_id_that_is_no_number_is_named(history):
 
 def test_histories_are_counted_and_always_true(histories):
     assert (len(histories), bool(histories)) == (0, True)
+    assert (len(histories["a"]), bool(histories["a"])) == (0, True)  # "history or another" is this one
     for name in ("a", "b"):
         histories[name].append(Message(source="user", content="hi"))
     histories.erase("a", reason="asked to")
