@@ -88,7 +88,7 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
         tell(
             "foldlog.condensation.failed",
             conversation=conversation,
-            condenser=condenser,
+            condenser=report.get("condenser", condenser),
             model=model_of(report),
             failure=report["failure"],
             error=report.get("error", "ModelCallFailed"),

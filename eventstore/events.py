@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from reprlib import repr as short
-from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -127,7 +127,10 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
     content: Content
     source: Source = "agent"
     shown: bool = True
-    tools: tuple[Any, ...] = ()
+    if TYPE_CHECKING:
+        tools: Sequence[Any] = ()
+    else:
+        tools: tuple[Any, ...] = ()  # what is read is frozen; who makes one has a list
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):

@@ -57,11 +57,11 @@ class PipelineCondenser(Condenser):
                     result, more = stepped(condenser, view, agent_llm)
                 except NoCondensationAvailable as error:
                     unavailable = unavailable or error
-                    reports += error.reports
+                    reports += _named(condenser, error.reports)
                     if not all(map(is_standing, error.reports)):
                         break
                     continue
-                reports += more
+                reports += _named(condenser, more)
                 if isinstance(result, Condensation):
                     return reported(_placed(result, seen=view, whole=whole), reports)
                 view = result
@@ -72,6 +72,11 @@ class PipelineCondenser(Condenser):
 
 
 CondenserPipeline = PipelineCondenser
+
+
+def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
+    """Return reports in which a failed model has the name of the part that asked it."""
+    return tuple({"condenser": part.type, **report} if "failure" in report else report for report in reports)
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:

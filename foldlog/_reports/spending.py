@@ -114,11 +114,11 @@ class Spending(Struct):
         told = Calls(day, call.model, usage, call.cost, max(1, call.calls), above, call.by_condenser)
         if call.reply is None:
             others.append(told)
-        else:
+        elif tokens_of(told) >= tokens_of(self.replies.get(call.reply)):  # a copy may be cut short
             self.replies[call.reply] = told
 
     def hashes(self) -> list[int]:
-        """Return a hash of each reply: another one may have the same id, and then another model or other tokens."""
+        """Return a hash of each reply, equal for all its copies: see ``_hash``."""
         return [_hash(reply, told) for reply, told in self.replies.items()]
 
     def summed(self, seen: Collection[int] = ()) -> list[Calls]:
@@ -145,8 +145,16 @@ def _no_call(told: Calls) -> Calls:
     return told._replace(usage={name: 0 for name in _PRICED if name in told.usage}, cost=told.cost and 0.0, calls=0)
 
 
+def tokens_of(told: Calls | None) -> float:
+    """Return the tokens of calls; -1 of none, so that a call without usage is more."""
+    return -1 if told is None else sum(told.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+
+
 def _hash(reply: str, told: Calls) -> int:
-    text = repr((reply, told.model, sorted(told.usage.items())))
+    """Return a hash of a reply: of its id, if that has several parts, such as a message and its request. Some servers
+    give one id alone to many replies, which then differ in their model or tokens.
+    """
+    text = repr(reply if " " in reply else (reply, told.model, sorted(told.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 

@@ -17,7 +17,7 @@ from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.of_one import Counting, Sums, own_sums, sums_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed
+from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, tokens_of
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
@@ -200,9 +200,11 @@ class KeptSums:
     def _each_once(
         self, lines: Iterable[ListedLine], seen: set[int], chosen: Container[str] | None = None
     ) -> list[Calls]:
-        """Return the calls of these lines without replies that were ``seen``, and add theirs to these."""
+        """Return the calls of these lines without replies that were ``seen``, and add theirs to these. The line of most
+        tokens is first: a copy of it may have been cut short in the middle of a reply.
+        """
         calls: list[Calls] = []
-        for line in lines:
+        for line in sorted(lines, key=lambda line: sum(map(tokens_of, line.own)), reverse=True):
             if seen.isdisjoint(line.replies):
                 calls += line.own
                 seen.update(line.replies)

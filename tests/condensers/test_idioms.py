@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 import foldlog
+from foldlog._words.reasons import because
 from foldlog.condensers import (
     CONDENSER_REGISTRY,
     ESTIMATE,
@@ -132,6 +133,7 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
             "events_max": 30,
         }
         assert made.metadata["events_after"] == 13
+        assert because(made) == "View of 31 events exceeded 30"
 
 
 # --- configurations ---

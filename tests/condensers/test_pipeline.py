@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import foldlog
 from foldlog.condensers.base import Condensation, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import seconds_left
-from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
 from foldlog.condensers.rolling import models_are_spared
 from foldlog.condensers.strategies.digest import default_condenser
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
@@ -154,3 +155,14 @@ def test_all_parts_of_a_step_share_its_time():
     PipelineCondenser([PipelineCondenser(parts)]).step(viewed(messages(11)))
     assert len(left) == 2
     assert 60 < left[1] < left[0] <= 100
+
+
+def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
+    parts = [llm(failed(), max_size=8, keep_first=1), AmortizedForgettingCondenser(max_size=10)]
+    with foldlog.open("memory:", condenser=PipelineCondenser(parts)) as histories:
+        histories["c1"].append(messages(9))
+        assert len(histories["c1"].prepare()) == 9
+        (report,) = reports_of(list(histories["c1"].events())[-1])
+    assert (report["condenser"], report["failure"]) == ("llm", "refused")
+    (record,) = (record for record in caplog.records if record.name == "foldlog.condensation.failed")
+    assert "the condenser 'llm' forgot nothing" in record.getMessage()

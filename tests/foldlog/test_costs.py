@@ -277,6 +277,26 @@ def named(lines, name):
     return line
 
 
+@pytest.mark.parametrize("longest", [0, 1])
+def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_usage(foldlog, tmp_path, longest):
+    """Its id and that of its request say that it is one; another usage is that of a copy which ended before it did."""
+    for number in range(2):
+        session = f"{number:08d}-1111-4111-8111-111111111111"
+        shared = {"sessionId": session, "timestamp": "2026-03-01T10:00:01.000Z"}
+        usage = {"input_tokens": 1000, "output_tokens": 611 if number == longest else 36}
+        said = {"role": "assistant", "id": "msg_1", "model": "m", "type": "message", "usage": usage}
+        records = [
+            {"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": "list the files"}},
+            {"type": "assistant", "uuid": "b", "parentUuid": "a", "requestId": "req_1"}
+            | {"message": said | {"content": [{"type": "text", "text": "I list them."}]}},
+        ]
+        lines = [json.dumps(record | shared) for record in records]
+        (tmp_path / f"{session}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        assert foldlog("import", f"{session}.jsonl").status == 0
+    (model,) = json.loads(foldlog("stats", "--json").out)["models"]
+    assert [model[name] for name in ("calls", "prompt_tokens", "completion_tokens")] == [1, 1000, 611]
+
+
 def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(foldlog, tmp_path):
     """Also of all conversations together, and no longer once the source is whole."""
     reply = {"role": "assistant", "model": "m", "usage": {"input": 10, "output": 2, "cost": {"total": 0.5}}}

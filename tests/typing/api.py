@@ -29,7 +29,7 @@ from foldlog.projections import Difference, Moment, View, Views, Why, cut_points
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
     return (
-        SystemMessage(content="You mend code."),
+        SystemMessage(content="You mend code.", tools=[{"type": "function", "function": {"name": "run"}}]),
         Message(source="user", content="Why does the test fail?"),
         Action(tool="terminal", arguments={"command": "pytest -x"}, call_id="call-1"),
         Observation(tool="terminal", content="1 failed", call_id="call-1", cause=2, is_error=True),
