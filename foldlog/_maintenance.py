@@ -501,7 +501,7 @@ def records_that_go(
     them. ``of_records`` keeps the records of the shown events for a call after a redaction has taken them. An event
     that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking their records.
     """
-    from foldlog._matching import records_with
+    from foldlog._matching import damage_noted, records_with
 
     imported = {
         name: its
@@ -515,15 +515,15 @@ def records_that_go(
             of_records |= {each: _of_record(store, *each) for each in firsts - of_records.keys()}
             of_gone = [event for each in firsts for event in of_records[each]]
             own = _readable(store, row, row.parent_version or 0, unread)
-            records[row.id] = records_with(imported[row.id], of_gone, own)
+            records[row.id] = records_with(imported[row.id], of_gone, own, damage_noted(row.id, unread))
     return records
 
 
 def _of_record(store: Store, conversation: str, first: int) -> list[Event]:
     """Return the events of the record that begins with an event; none where one of them cannot be read."""
     with suppress(CorruptEvent):
-        (event,) = store.events(conversation, first, first + 1)
-        return [*store.events(conversation, first, first + events_of(event))]
+        for event in store.events(conversation, max(0, first), max(0, first) + 1):
+            return [*store.events(conversation, event.id, event.id + events_of(event))]
     return []
 
 

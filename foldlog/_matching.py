@@ -41,6 +41,7 @@ from foldlog.eventstore import (
     Event,
     EventStoreError,
     InvalidArgument,
+    InvalidEvent,
     Observation,
     Store,
     SystemMessage,
@@ -143,11 +144,12 @@ def events_with(
     start: int = 0,
     *,
     redacted: bool = False,
+    unread: list[str],
 ) -> list[Event]:
     """Return the events from ``start`` on that hold a match, the later changes of the documents that they hold, and the
     first event of each record of an import that holds one and does not go with these. Without a pattern: all but system
     prompts and documents. With ``before``: only events that were recorded before it. Redacted events are left out,
-    unless ``redacted``: then no record goes.
+    unless ``redacted``: then no record goes. A record that cannot be unpacked is named in ``unread``.
 
     Cost: the events, and unpacking their records.
     """
@@ -172,8 +174,9 @@ def events_with(
     own = [each for each in found.values() if each.id >= begins and can_be_redacted(each) and not redacted]
     for format in formats:
         gone = [each for each in own if is_of(each, format)]
-        known = {*found, *(records_with(gone, (), store.events(conversation, begins)) if gone else ())}
-        for record, (first, *_) in recorded(format, events()):
+        note = damage_noted(conversation, unread)
+        known = {*found, *(records_with(gone, (), store.events(conversation, begins), note) if gone else ())}
+        for record, (first, *_) in recorded(format, events(), note):
             if first.id not in known and _has(holds, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
@@ -203,7 +206,17 @@ class _Changes:
         return is_found
 
 
-def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterable[Event]) -> list[int]:
+def damage_noted(conversation: str, unread: list[str]) -> Callable[[InvalidEvent], object]:
+    """Return a function that names a record that cannot be unpacked in ``unread``."""
+    return lambda error: unread.append(f"conversation {conversation!r}, {error}")
+
+
+def records_with(
+    gone: Sequence[Event],
+    of_gone: Iterable[Event],
+    events: Iterable[Event],
+    on_damage: Callable[[InvalidEvent], object] | None = None,
+) -> list[int]:
     """Return the ids of those of these events whose packed records may repeat the content of imported events: they were
     made of the same record, they belong to the same response or call, or the record holds a text, or a part of a long
     one, that its own events do not show. A text that they show can be read as long as they have their content. The
@@ -217,11 +230,11 @@ def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterab
     near, origin = ids | {event.cause for event in gone}, gone[0].origin
     format = "" if origin is None else origin.format
     parts = {*_parts_in(texts, _KNOWN_STEP)}
-    for record, made in recorded(format, of_gone):
+    for record, made in recorded(format, of_gone, on_damage):
         kept = {*_parts_in((text for text in _texts(record) if "\n" in text), _KNOWN_STEP)}
         parts |= kept - _parts_among(kept, [_without_record(each) for each in made if each.id not in ids])
     found: list[int] = []
-    for record, made in recorded(format, events):
+    for record, made in recorded(format, events, on_damage):
         shown = [*map(_without_record, made)]
         if (
             any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
@@ -380,7 +393,7 @@ def is_json(path: str) -> bool:
 def _store_has(path: str, holds: Holds) -> bool:
     with open_store(f"{as_url(path)}?mode=ro") as store:
         names = [row.id for row in store.iter_conversations() if row.erased_at is None]
-        return any(events_with(store, name, holds, redacted=True) for name in names)
+        return any(events_with(store, name, holds, redacted=True, unread=[]) for name in names)
 
 
 def _parts(path: str) -> Iterator[bytes]:

@@ -127,8 +127,8 @@ def keep(record: Any, events: Sequence[Event], format: str, *, parsed: bool = Fa
 
 def events_of(event: Event) -> int:
     """Return the number of events of the record that begins with this event; 0 where none begins, or it is redacted."""
-    rest = None if event.origin is None else event.origin.rest
-    return parts_of(event) if isinstance(rest, str) or (isinstance(rest, list) and rest[0] is not None) else 0
+    packed, parts = _packing_of(event)
+    return 0 if packed is None else parts
 
 
 def is_kept(events: Sequence[Event]) -> bool:
@@ -140,8 +140,19 @@ def is_kept(events: Sequence[Event]) -> bool:
 
 def parts_of(event: Event) -> int:
     """Return the same, also of a record of several events that is redacted."""
-    rest = None if event.origin is None else event.origin.rest
-    return rest[1] if isinstance(rest, list) else int(isinstance(rest, str))
+    return _packing_of(event)[1]
+
+
+def _packing_of(event: Event) -> tuple[str | None, int]:
+    """Return the packed record that begins with this event, if it is there, and the number of its events; 0 where no
+    record begins, or another program wrote what is there.
+    """
+    match None if event.origin is None else event.origin.rest:
+        case str(packed):
+            return packed, 1
+        case [None | str() as packed, int(parts)]:
+            return packed, parts
+    return None, 0
 
 
 def place_of(event: Event) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from foldlog._formats.packing import events_of, place_of, unpack
 from foldlog._formats.repeats import is_repeated
-from foldlog.eventstore import Event, has_content
+from foldlog.eventstore import Event, InvalidEvent, has_content
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -60,8 +60,13 @@ class Past:
         return event.origin.id if event.origin is not None and is_of(event, self._format) else None
 
 
-def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
-    """Yield each record from which imported events were made, with these events."""
+def recorded(
+    format: str, events: Iterable[Event], on_damage: Callable[[InvalidEvent], object] | None = None
+) -> Iterator[tuple[Any, Sequence[Event]]]:
+    """Yield each record from which imported events were made, with these events.
+
+    Raises ``InvalidEvent`` for a record that cannot be unpacked; with ``on_damage``, calls that, and goes on.
+    """
     group: list[Event] = []
     for event in events:
         is_ours = is_of(event, format) and has_content(event)
@@ -70,7 +75,14 @@ def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequen
         if is_ours and (group or events_of(event)):
             group.append(event)
             if len(group) == events_of(group[0]):
-                yield unpack(group), group
+                try:
+                    record = unpack(group)
+                except InvalidEvent as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(error)
+                else:
+                    yield record, group
                 group = []
 
 

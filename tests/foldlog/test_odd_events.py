@@ -1,0 +1,362 @@
+"""Events that no program should write, and some do: none of them makes a command or a method fail for a whole store.
+
+Commands and methods are found in the application and in the classes, so a new one is tried by itself. ``VALUES`` and
+``given`` have values for what they require; a method that requires another value is passed over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import foldlog as api
+from foldlog import Action, Annotation, EventStoreError, Message, Observation, SystemMessage
+from foldlog._cli.application import COMMANDS, build
+from foldlog._formats.conversion import OtherFormat
+from foldlog._web.app import application
+from foldlog.condensers import NoCondensationAvailable
+from foldlog.eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    DocumentChanges,
+    Event,
+    Origin,
+    Retraction,
+    Store,
+    UnknownEvent,
+    open_store,
+)
+from foldlog.projections import View
+from tests.web_client import asking
+
+WORD = "zebrafinch"
+STEERS = "\x1b]0;pwned\x07\x1b[2J\u202e\r\n\x00"
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def nested(depth: int) -> Any:
+    value: Any = WORD
+    for number in range(depth):
+        value = [value] if number % 2 else {"k": value}
+    return value
+
+
+def said(content: Any = WORD, **fields: Any) -> Message:
+    return Message(source="user", content=content, **fields)
+
+
+def called(arguments: Any, **fields: Any) -> Action:
+    return Action(**{"tool": "t", "call_id": "1", "arguments": arguments, **fields})
+
+
+def result(content: Any, **fields: Any) -> Observation:
+    return Observation(source="environment", content=content, **fields)
+
+
+def unknown(body: bytes = b'{"a": 1}', **fields: Any) -> UnknownEvent:
+    return UnknownEvent(**{"stored_kind": "of.tomorrow", "stored_schema": 1, "body": body, **fields})
+
+
+def at(*moment: int, hours: int = 0) -> datetime:
+    return datetime(*moment, tzinfo=timezone(timedelta(hours=hours)))
+
+
+ODD: dict[str, Callable[[], Event | list[Event]]] = {
+    "retraction of all": lambda: [said(), Retraction(version=0, reason=STEERS)],  # first: it hides what is before it
+    "time of Go": lambda: said(timestamp=at(1, 1, 1)),
+    "time before 1970": lambda: said(timestamp=at(1969, 12, 31, 23, 59, 59)),
+    "last time": lambda: said(timestamp=at(9999, 12, 31, 23, 59, 59)),
+    "time before year 1": lambda: said(timestamp=at(1, 1, 1, hours=14)),
+    "time after year 9999": lambda: said(timestamp=at(9999, 12, 31, 23, hours=-14)),
+    "offset with seconds": lambda: said(timestamp=datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))),
+    "time without a zone": lambda: said(origin=Origin(format="openai-chat", time="0001-01-01T00:00:00")),
+    "time that is none": lambda: said(origin=Origin(format="openai-chat", time=STEERS)),
+    "far time of a source": lambda: said(origin=Origin(format="openai-chat", time="9999-12-31T23:00:00-14:00")),
+    "not a number": lambda: called({"v": NAN, WORD: -INFINITY}, origin=Origin(format="openai-chat", id=NAN)),
+    "not a number, native": lambda: called({"v": NAN}),
+    "usage of a source": lambda: said(
+        meta={"usage": {"prompt_tokens": NAN, "completion_tokens": -1}, "cost": INFINITY, "model": 7},
+        origin=Origin(format="openai-chat"),
+    ),
+    "usage": lambda: Message(
+        source="agent", content=WORD, meta={"usage": "many", "cost": "dear", "model": [], "reply": {}}
+    ),
+    "huge usage": lambda: Message(
+        source="agent", content=WORD, meta={"usage": {"prompt_tokens": 10**30}, "cost": 1.7e308, "model": STEERS}
+    ),
+    "empty text": lambda: said(""),
+    "no parts": lambda: said(()),
+    "empty part": lambda: said([{}]),
+    "part without a type": lambda: said([{"text": WORD}, {"type": None}, {"type": 7, "text": 7}]),
+    "part that steers": lambda: said([{"type": STEERS, STEERS: STEERS}]),
+    "image that is none": lambda: said([{"type": "image_url", "image_url": {"url": 7}}]),
+    "image without a url": lambda: said([{"type": "image_url", "image_url": "data:,x"}, {"type": "image_url"}]),
+    "text that steers": lambda: said(f"{WORD} {STEERS}"),
+    "lone surrogates": lambda: said(f"{WORD} \ud800", meta={"\udfff": "\ud800"}),
+    "long line": lambda: said(f"{WORD} " + "x" * 300_000),
+    "many lines": lambda: said(f"{WORD}\n" * 5_000),
+    "deep": lambda: Annotation(name="n", data=nested(400)),
+    "too deep": lambda: Annotation(name="n", data=nested(100_000)),
+    "deep text": lambda: called("[" * 50_000),
+    "huge numbers": lambda: called({"v": 10**400, "w": 2**64, "x": -(2**63) - 1, "y": 5e-324}),
+    "huge number in a text": lambda: called(f'{{"v": {"9" * 5_000}}}'),
+    "tool that steers": lambda: called({STEERS: STEERS}, tool=STEERS, call_id=STEERS),
+    "no tool": lambda: called(None, tool="", call_id=""),
+    "arguments that are no JSON": lambda: called("{" + STEERS),
+    "many calls of one id": lambda: [called({}), called({}), result("", tool="t", call_id="1")],
+    "result of no call": lambda: result(
+        WORD, tool=STEERS, call_id="nobody", extras={STEERS: NAN}, origin=Origin(format="x")
+    ),
+    "system prompt in the middle": lambda: SystemMessage(content=WORD, tools=[7, None, {STEERS: STEERS}]),
+    "names of an annotation": lambda: Annotation(name=STEERS, data={STEERS: {STEERS: [STEERS]}}),
+    "report of a condenser": lambda: Annotation(name="condenser", data=[{"condenser": 7, "failure": [], "cost": "x"}]),
+    "documents": lambda: DocumentChanges(changed={STEERS: {"value": nested(50)}}),
+    "unknown kind": lambda: unknown(f'{{"{WORD}": 1}}'.encode()),
+    "unknown kind that is shown": lambda: unknown(shown=True),
+    "unknown kind that steers": lambda: unknown(stored_kind=STEERS),
+    "unknown kind of no JSON": lambda: unknown(b"\xff\xfe"),
+    "unknown kind of a list": lambda: unknown(b"[]"),
+    "format of tomorrow": lambda: said(origin=Origin(format=STEERS, id={"a": [STEERS]}, rest=nested(20))),
+    "rest of bytes": lambda: said(origin=Origin(format="claude-code", id=7, rest=b"\x00\xff")),
+    "rest that is no record": lambda: said(origin=Origin(format="claude-code", rest=WORD)),
+    "rest of nothing": lambda: [said(origin=Origin(format="codex", rest=each)) for each in ([], [None], "", 10**9)],
+    "metadata of a condensation": lambda: [
+        said(),
+        CondensationAction(
+            forgotten_event_ids=[0],
+            metadata={"condenser": [], "reason": 7, "tokens_before": "x", "cost": NAN},
+            origin=Origin(format="openai-chat"),
+        ),
+    ],
+    "condensation of nothing": lambda: CondensationAction(forgotten_event_ids=[]),
+    "summary that steers": lambda: [
+        said(),
+        CondensationAction(forgotten_event_ids=[0], summary=STEERS, summary_offset=0),
+    ],
+    "request that steers": lambda: CondensationRequest(reason=STEERS),
+    "cause that is later": lambda: said(cause=10**9),
+    "meta that steers": lambda: said(meta={STEERS: STEERS, "traceparent": 7, "answers_version": []}),
+    "extra": lambda: said(extra={STEERS: nested(30), "later": NAN}, origin=Origin(format="openai-chat")),
+    "thinking": lambda: Message(source="agent", content=WORD, thinking=[{"type": STEERS}, {"thinking": 7}, {}]),
+}
+IDS = ["one", f"steers {STEERS}", "\ud800", "../../up", "x" * 3_000, "--help", "a b'\"$(c)", "一" * 50]
+"""Ids of conversations that hold one message each."""
+REFUSED = {
+    *("time before year 1", "time after year 9999", "too deep", "not a number, native", "rest of bytes"),
+    *("unknown kind of no JSON", "unknown kind of a list", "cause that is later", "condensation of nothing"),
+}
+"""What is refused when it is appended."""
+STRUCTURAL = "unknown structural kind"
+"""No View can be made of a conversation with it: see ``UnknownEvent``."""
+ALL = "all"
+
+
+def fill(path: str | Path, names: Sequence[str]) -> list[str]:
+    """Append each odd event between others to a conversation of its own, and to one with all. Return what is taken."""
+    taken = []
+    with api.open(path) as histories:
+        for number, name in enumerate(names):
+            history = histories[f"odd {number}"]
+            history.append([SystemMessage(content="a prompt"), said("before")])
+            with suppress(EventStoreError):
+                history.append(ODD[name]())
+                taken.append(name)
+            history.append(Message(source="agent", content=f"after {WORD}"))
+            if name in taken:
+                histories[ALL].append(ODD[name]())
+        for name in IDS:
+            histories.create(name, {"title": STEERS, "user": name, STEERS: STEERS}).append(said())
+        histories[STRUCTURAL].append([said(), unknown(is_structural=True), said()])
+    return taken
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+NO_STORE = {"demo", "condensers", "adapters", "serve"}
+"""``serve`` waits: see ``test_no_page_fails_because_of_one_event``."""
+WHOLE_STORE = {"list", "search", "stats", "audit", "bench", "copy", "backup", "vacuum", "verify", "rekey"}
+"""What works on the whole store where it is given no conversation: it must succeed."""
+LAST = ("retract", "condense", "redact", "erase", "restore")
+"""What changes the conversations that the others look at."""
+MORE: Mapping[str, Sequence[str]] = {
+    "list": ["--long", "--sort tokens", "user=one"],
+    "log": ["all --full", "all --all", "all --since 1969-01-01"],
+    "search": [f"{WORD} --in all", f"{WORD} --since 0001-01-01", "--rebuild"],
+    "audit": ["--to audit.db", "--repair"],
+    "redact": [f"--matching {WORD} --dry-run --reason r --yes", "--matching nothing --reason r --yes"],
+    "erase": ["--older-than 9d --dry-run --reason r --yes"],
+    "export": ["all --view --format openai-chat", "all --view --format anthropic-messages"],
+    "verify": ["--print-heads"],
+}
+"""Lines with options, without the name of the command."""
+VALUES: Mapping[str, str | None] = {
+    "ID": ALL, "EVENT": "1", "A": "1", "B": "3", "NEW": "fork", "WORDS": WORD, "PATH": "chat.jsonl", "FILE": "copy.db",
+    "BACKUP": "good.db", "FROM": "foldlog.db", "TO": "target.db", "NAME": None, "NAME=VALUE": None,
+    "TEXT": "asked for", "V": "40",
+}  # fmt: skip
+"""A value for each argument and each required option, by the name that the help gives it; None leaves it out."""
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """Yield the lines that try a command: for the whole store if it can, for one conversation, and with options."""
+    parameters = typer.main.get_command(build(name)).commands[name].params  # type: ignore[attr-defined]
+    words = []
+    for parameter in parameters:
+        named = str(parameter.metavar or parameter.name.upper()).strip("{}[].")
+        if parameter.param_type_name == "argument":
+            words.append(VALUES[named])  # a new name needs a value there
+        elif parameter.required or parameter.name == "reason":
+            words.append(f"{parameter.opts[0]} {VALUES[named]!r}")
+        elif parameter.name == "yes":
+            words.append("--yes")
+    if name in WHOLE_STORE:
+        yield " ".join(word for word in words if word and word != ALL)
+    if name not in WHOLE_STORE or ALL in words:
+        yield " ".join(filter(None, words))
+    yield from MORE.get(name, ())
+
+
+WRITTEN = ("copy.db", "target.db", "audit.db", "all.html")
+
+
+def failures(foldlog: Any, names: Sequence[str], *forms: str) -> list[str]:
+    """Return the lines that fail, each with its error."""
+    failed = []
+    for name in names:
+        for line in lines_of(name):
+            for form in forms:
+                for path in WRITTEN:  # by an earlier line
+                    Path(path).unlink(missing_ok=True)
+                ran = foldlog(name, *shlex.split(f"{line} {form}"))
+                is_whole = name in WHOLE_STORE and ALL not in line
+                if "unexpected" in ran.err or ran.status not in ((0, 1) if is_whole else (0, 1, 2)):
+                    failed.append(f"{name} {line} {form}: {ran.status} {ran.err[-300:]}")
+    return failed
+
+
+def odd_store(foldlog: Any, names: Sequence[str]) -> list[str]:
+    taken = fill("foldlog.db", names)
+    Path("chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
+    with api.open("good.db") as histories:
+        histories["one"].append(said())
+    return taken
+
+
+COMMAND_NAMES = sorted(
+    (name for names in COMMANDS.values() for name in names if name not in NO_STORE), key=lambda name: name in LAST
+)
+
+
+def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog):
+    taken = odd_store(foldlog, [*ODD])
+    assert {name for name in ODD if name not in taken} == REFUSED
+    assert failures(foldlog, ["search", "stats", "redact"], "") == []
+
+
+@pytest.mark.long
+def test_no_command_fails_because_of_one_event(foldlog):
+    odd_store(foldlog, [*ODD])
+    assert failures(foldlog, COMMAND_NAMES, "", "--json") == []
+
+
+# -- methods ----------------------------------------------------------------------------------------------------------
+
+CHANGES = {
+    *("retract", "pop", "condense", "request_condensation", "close_open_calls", "redact", "erase", "retain", "rekey"),
+    *("vacuum", "fork", "create", "import_", "copy_from", "back_up"),
+}
+"""Called after those that read."""
+BY_A_CALLER = {"register", "lease", "close"}
+"""What takes functions of the caller, or ends the test."""
+NOT_OF_AN_EVENT: Mapping[str, tuple[type[Exception], ...]] = {
+    "step": (NoCondensationAvailable,), "prepare": (NoCondensationAvailable,),
+    "condense": (NoCondensationAvailable,), "export": (OtherFormat,),
+}  # fmt: skip
+"""What a method raises of a sound conversation too."""
+
+
+def given(folder: Path, other: Store) -> Mapping[str, Any]:
+    """A value for each required parameter, by its name, or by the names of its method and its own."""
+    return {
+        "conversation": ALL, "words": WORD, "source_id": 7, "format": "openai-chat", "path": str(folder / "backup.db"),
+        "import_ path": str(folder / "chat.jsonl"), "create conversation": "created", "erase conversation": "odd 0",
+
+        "source": other, "age": timedelta(days=9_999), "reason": "asked for", "version": 40, "event_id": 1,
+        "before": 1, "after": 3, "at": 3, "new_id": "fork of methods", "name": "attributes", "event": 1, "count": 3,
+    }  # fmt: skip
+
+
+def methods(of: type) -> list[str]:
+    found = [name for name in dir(of) if not name.startswith("_") and name not in BY_A_CALLER]
+    return sorted(found, key=lambda name: (name in CHANGES, name))
+
+
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def call(of: object, name: str, values: Mapping[str, Any]) -> None:
+    """Call a method with the least that it takes, and read all that it returns."""
+    found = getattr(of, name)
+    if callable(found):
+        required = [
+            parameter
+            for parameter in inspect.signature(found).parameters.values()
+            if parameter.default is parameter.empty and parameter.kind not in _VARIABLE
+        ]
+        names = [parameter.name for parameter in required]
+        known = {each: values.get(f"{name} {each}", values.get(each)) for each in names}
+        if None in known.values():  # it takes a value of the caller's own
+            return
+        found = found(**known)
+    if isinstance(found, Iterator):
+        deque(found, maxlen=0)
+    elif isinstance(found, View):
+        found.to_messages()
+
+
+def test_no_method_fails_because_of_one_event(tmp_path):
+    fill(tmp_path / "odd.db", [*ODD])
+    (tmp_path / "chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
+    failed = []
+    with api.open(tmp_path / "odd.db") as histories, api.open(tmp_path / "other.db") as others:
+        others["one"].append(said())
+        values = given(tmp_path, others.store)
+        for of in (histories.store, histories, histories.maintenance, histories[ALL]):
+            for name in methods(type(of)):
+                try:
+                    call(of, name, values)
+                except NOT_OF_AN_EVENT.get(name, ()):
+                    pass
+                except Exception as error:  # noqa: BLE001 - each is a failure to be shown
+                    failed.append((type(of).__name__, name, repr(error)[:300]))
+    assert not failed, "\n".join(map(str, failed))
+
+
+def test_no_page_fails_because_of_one_event(tmp_path):
+    fill(tmp_path / "odd.db", [*ODD])
+    with open_store(f"sqlite:///{tmp_path}/odd.db") as store, asking(application(store, token=None)) as client:
+        rows = [row for row in store.iter_conversations() if row.id != STRUCTURAL and row.id.isprintable()]
+        asked = [("conversations", {}), ("search", {"words": WORD})]
+        for row in rows:
+            asked += [("history", {"id": row.id}), ("gists", {"id": row.id, "start": 0})]
+        asked += [("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))]
+        answers = [(path, given, client.get(f"/api/{path}", params=given)) for path, given in asked]
+        assert [(path, given, answer.text[:300]) for path, given, answer in answers if answer.status != 200] == []
+        assert client.get("/metrics").status == 200
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ODD)
+def test_no_command_fails_because_of_this_event(foldlog, name):
+    odd_store(foldlog, [name])
+    assert failures(foldlog, COMMAND_NAMES, "") == []
