@@ -85,5 +85,7 @@ def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], lis
             events += decoder.events(record)
         except NotAnEvent as error:
             raise InvalidEvent(f"record {place}: {error}; nothing was appended, correct the record") from error
+        except RecursionError:
+            raise InvalidEvent(f"record {place} is nested too deep to be stored; nothing was appended") from None
         findings += (f"record {place} {finding}" for finding in decoder.findings)
     return events, findings

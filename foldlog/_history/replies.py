@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from reprlib import repr as short
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -107,9 +108,9 @@ def events_of_reply(
     ``InvalidEvent`` for a message of the user or the system, and for a reply with neither a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
-        raise InvalidArgument(f"cost is {cost!r}; give US dollars, such as 0.0123, or leave it out")
+        raise InvalidArgument(f"cost is {short(cost)}; give US dollars, such as 0.0123, or leave it out")
     if not isinstance(timestamp, datetime | None):
-        raise TypeError(f"timestamp is a datetime with a time zone, not {timestamp!r:.60}")
+        raise TypeError(f"timestamp is a datetime with a time zone, not {short(timestamp)}")
     events = from_openai(reply)
     for event in events:
         if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):

@@ -342,6 +342,43 @@ def test_no_method_fails_because_of_one_event(tmp_path):
     assert not failed, "\n".join(map(str, failed))
 
 
+DOORS: Mapping[str, Callable[[Any, Any], object]] = {
+    "data": lambda history, value: history.append(Annotation(name="n", data=value)),
+    "arguments": lambda history, value: history.append(called({"v": value})),
+    "meta": lambda history, value: history.append(said(meta={"v": value})),
+    "content": lambda history, value: history.append(said(value)),
+    "part": lambda history, value: history.append(said([{"type": "text", "text": "x", "v": value}])),
+    "document": lambda history, value: history.append((), documents={"d": {"v": value}}),
+    "attribute": lambda history, value: history.set_attributes(v=value),
+    "record": lambda history, value: history.append_records(
+        [{"role": "user", "content": "x", "v": value}], format="openai-chat"
+    ),
+    "reply": lambda history, value: history.append_reply({"role": "assistant", "content": "x", "v": value}),
+    "arguments of a reply": lambda history, value: history.append_reply(
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "t", "arguments": value}}]}
+    ),
+    "cost": lambda history, value: history.append_reply({"role": "assistant", "content": "x"}, cost=value),
+    "time": lambda history, value: history.append_reply({"role": "assistant", "content": "x"}, timestamp=value),
+    "meta of a reply": lambda history, value: history.append_reply(
+        {"role": "assistant", "content": "x"}, meta={"v": value}
+    ),
+    "result": lambda history, value: (history.append(called({})), history.append_tool_result("1", {"v": value})),
+    "extras": lambda history, value: (
+        history.append(called({})),
+        history.append_tool_result("1", "x", extras={"v": value}),
+    ),
+    "dict": lambda history, value: history.append({"role": "user", "content": value}),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(histories, door):
+    with suppress(EventStoreError, TypeError, ValueError):
+        DOORS[door](histories["c"], nested(100_000))
+    histories["c"].append(said())
+    histories["c"].view().to_messages()
+
+
 def test_no_page_fails_because_of_one_event(tmp_path):
     fill(tmp_path / "odd.db", [*ODD])
     with open_store(f"sqlite:///{tmp_path}/odd.db") as store, asking(application(store, token=None)) as client:
