@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing import persistence
@@ -44,7 +44,7 @@ from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import followed, placed_rows, recorded
@@ -56,7 +56,7 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.errors import FAILURES, Failure
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Beginning, Place, PlacedRow, Record, Row
 
 BATCH_MAX = 1_000
@@ -178,6 +178,13 @@ class StoreRecorder:
             self._recorder.close()
 
 
+_OF_LIBRARY: Final[dict[str, type[persistence.PersistenceError]]] = {
+    "taken": persistence.IntegrityError,
+    "closed": persistence.InterfaceError,
+    "nested": persistence.InterfaceError,
+}
+
+
 @contextmanager
 def errors_of_the_library() -> Iterator[None]:
     try:
@@ -185,18 +192,8 @@ def errors_of_the_library() -> Iterator[None]:
     except KeyUnavailable:
         raise
     except FAILURES as error:
-        raise _error_of_the_library(error)(str(error)) from error
-
-
-def _error_of_the_library(error: Failure) -> type[persistence.PersistenceError]:
-    match error.kind:
-        case "taken":
-            return persistence.IntegrityError
-        case "closed" | "nested":
-            return persistence.InterfaceError
-        case _ if isinstance(error, StoreUnusable):
-            return persistence.DatabaseError
-    return persistence.OperationalError
+        otherwise = persistence.OperationalError if isinstance(error, StoreUnavailable) else persistence.DatabaseError
+        raise _OF_LIBRARY.get(error.kind, otherwise)(str(error)) from error
 
 
 class TrackingView(TrackingRecorder):

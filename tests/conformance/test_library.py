@@ -18,6 +18,7 @@ from eventsourcing.persistence import (
     InfrastructureFactoryError,
     IntegrityError,
     Notification,
+    PersistenceError,
     StoredEvent,
     Tracking,
 )
@@ -34,7 +35,14 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.integrations.eventsourcing import ConversationEvent, ConversationMapper, Factory, TrackingView
+from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.integrations.eventsourcing import (
+    ConversationEvent,
+    ConversationMapper,
+    Factory,
+    TrackingView,
+    errors_of_the_library,
+)
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
@@ -297,3 +305,21 @@ def test_an_aggregate_of_your_own_is_refused_with_what_to_set_and_kept_by_the_li
         dog.add("sit")
         kennel.save(dog)
         assert kennel.repository.get(dog.id).tricks == ["sit"]
+
+
+@pytest.mark.parametrize(
+    "error, of_library",
+    [
+        (StoreUnavailable("an id exists", kind="taken"), "IntegrityError"),
+        (StoreUnavailable("no space", kind="full"), "OperationalError"),
+        (StoreUnusable("it was closed", kind="closed"), "InterfaceError"),
+        (StoreUnusable("another file", kind="replaced"), "DatabaseError"),
+        (StoreDamaged("a page"), "DatabaseError"),
+    ],
+    ids=lambda value: getattr(value, "kind", value),
+)
+def test_the_library_gets_errors_of_its_own(error: Exception, of_library: str):
+    with pytest.raises(PersistenceError) as raised, errors_of_the_library():
+        raise error
+    assert type(raised.value).__name__ == of_library
+    assert raised.value.__cause__ is error
