@@ -70,10 +70,12 @@ class _Histories(Protocol):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method is the function of the same name."""
+    """The maintenance of one store. Each method is the function of the same name. ``stays`` returns why a conversation
+    is not erased for its age.
+    """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, stays: Callable[[str], EventStoreError | None] = lambda name: None) -> None:
+        self._store, self._stays = store, stays
 
     def __repr__(self) -> str:
         return f"<Maintenance of {self._store.path or type(self._store.database.recorder).__name__}>"
@@ -140,10 +142,10 @@ class Maintenance:
         yield the row of each, and erase nothing.
 
         A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
-        copy of the shared events) or a new event: it is erased later. In a SQLite file and its search index the bytes
-        stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what ``Histories.erase`` and
-        ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list of conversations, and
-        the events of those erased.
+        copy of the shared events), a new event, or a worker with its lease: it is erased later. In a SQLite file and
+        its search index the bytes stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what
+        ``Histories.erase`` and ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list
+        of conversations, and the events of those erased.
         """
         given: object = age
         if not isinstance(given, timedelta) or given < timedelta():
@@ -151,8 +153,8 @@ class Maintenance:
         before = from_microseconds(self._store.database.now()) - age
         rows = conversations_with(self._store, attributes, before)
         expected = {row.id: row for row in rows}
-        work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, expected=expected, dry_run=dry_run)
-        return gone(work, findings)
+        how: dict[str, Any] = {"expected": expected, "stays": self._stays, "dry_run": dry_run}
+        return gone(erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how), findings)
 
     def copy_from(
         self,
@@ -274,13 +276,14 @@ def erased(
     with_forks: bool = False,
     detach_forks: bool = False,
     expected: Mapping[str, ConversationRow] | None = None,
+    stays: Callable[[str], EventStoreError | None] = lambda conversation: None,
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations, forks before the conversations whose events they share, companions after theirs. Yield the
     tombstone of each, and ``with_forks`` those of their forks; for one that stays, its row and why. One that has a
-    newer event than its row in ``expected`` stays. With ``dry_run``, erase nothing, and yield rows in the place of
-    tombstones.
+    newer event than its row in ``expected`` stays, and one of which ``stays`` returns why. With ``dry_run``, erase
+    nothing, and yield rows in the place of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument("with_forks and detach_forks: forks are either erased or kept; give one of the two")
@@ -292,6 +295,9 @@ def erased(
         while left:
             row = left.pop()
             if row.id in gone:
+                continue
+            if (reason_to_stay := stays(row.id)) is not None:
+                yield row, reason_to_stay
                 continue
             forks = and_forks(store, [row], gone)[:0:-1]
             sources = source_files(store, [row, *forks])

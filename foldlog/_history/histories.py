@@ -243,9 +243,10 @@ class Histories:
     @cached_property
     def maintenance(self) -> Maintenance:
         """The tasks of an administrator: verify, rekey, back up, vacuum, copy."""
+        from foldlog._history.lease import lease_that_keeps
         from foldlog._maintenance import Maintenance
 
-        return Maintenance(self.store)
+        return Maintenance(self.store, partial(lease_that_keeps, self.store))
 
     def import_(
         self,

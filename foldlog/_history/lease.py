@@ -180,6 +180,14 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
         raise LeaseTaken(conversation, "a worker drives it", found[0], "nothing was appended; leave its calls to it")
 
 
+def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
+    """Return why a conversation is not erased for its age: a worker has its lease now. None where no worker has."""
+    found = store.database.recorder.query(partial(_living, store.database, conversation))
+    if found is None:
+        return None
+    return LeaseTaken(conversation, "a worker drives it", found[0], "it stays; erase it once the lease has ended")
+
+
 def _leases(database: Database, reader: Reader) -> dict[str, datetime | None]:
     """Return when each lease that stands ends, None where its time is over, by the names of their records. Cost: these
     leases.

@@ -100,6 +100,27 @@ def test_a_conversation_that_is_used_again_meanwhile_stays(opened):
     assert "'old' is at version 3" in told[0]
 
 
+def test_a_conversation_that_a_worker_drives_stays(opened):
+    told: list[str] = []
+    with opened["ann/1"].lease(worker="w1"):
+        assert [row.id for row in opened.maintenance.retain(90 * DAYS, reason="policy", dry_run=True)] == []
+        assert list(opened.maintenance.retain(90 * DAYS, reason="policy", findings=told.append)) == []
+        assert "conversation 'ann/1': a worker drives it: 'w1' has it until" in str(told)
+    assert [row.id for row in opened.maintenance.retain(90 * DAYS, reason="policy")] == ["ann/1"]
+
+
+def test_the_command_leaves_what_a_worker_drives_unless_it_is_named(foldlog, tmp_path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        for name in ("driven", "free"):
+            histories[name].append(said("hello"))
+        with histories["driven"].lease(worker="w1"):
+            ran = foldlog("erase", "--older-than", "0s", "--reason", "policy", "--yes", "--json")
+            assert [one["conversation"] for one in ran.document["conversations"]] == ["free"]
+            assert [one["conversation"] for one in ran.document["stay"]] == ["driven"]
+            assert (ran.status, "a worker drives it: 'w1' has it until" in ran.err) == (0, True)
+            assert foldlog("erase", "driven", "--reason", "asked to", "--yes").status == 0
+
+
 def test_an_age_is_a_span(opened):
     for age in (90, -DAYS, "90d"):
         with pytest.raises(InvalidArgument, match="timedelta"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._companions import with_companions
 from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
+from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, conversations_with, erased
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
@@ -60,7 +62,7 @@ def run(
 
     In a terminal the command shows the conversations and asks first. No reader sees them from the first moment on. At
     the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. With --older-than, a
-    conversation stays, with a note, that gets a new event before its turn, or has a younger fork.
+    conversation stays, with a note, that gets a new event before its turn, has a younger fork, or has a worker.
 
     Exit status 1 if no conversation has the attributes, or none is that old.
 
@@ -87,6 +89,7 @@ def run(
             with_forks=with_forks,
             detach_forks=detach,
             expected=None if before is None else {row.id: row for row in rows},
+            stays=(lambda name: None) if before is None else partial(lease_that_keeps, store),
             complete=False,
             dry_run=dry_run,
         )
