@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hypothesis import given
@@ -97,3 +98,13 @@ def test_the_messages_of_a_view_go_with_it() -> None:
     gc.collect()
     assert kept() is None
     assert not View.from_events([]).state.items.renderings
+
+
+def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view() -> None:
+    views = [View.from_events([Message(source="user", content="do")])]
+    for number in range(30):
+        views.append(views[-1].then(turn(number)))
+    fresh = [rendered(view.events, view.fit_positions) for view in views]
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda place: views[place].rendered(), [*range(31)] * 4))
+    assert made == fresh * 4

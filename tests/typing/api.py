@@ -20,8 +20,20 @@ from foldlog import (
     Observation,
     SystemMessage,
 )
-from foldlog.condensers import LLM, CondenseHandler, Condenser, LLMConfig, condenser_from_config, load_condenser
-from foldlog.eventstore import ANY_VERSION, Event, Recorded, Store, open_store, summary_id
+from foldlog.condensers import (
+    LLM,
+    AgentModel,
+    CondenseHandler,
+    Condenser,
+    LLMConfig,
+    PipelineCondenser,
+    RecentEventsCondenserConfig,
+    RollingCondenser,
+    condenser_from_config,
+    get_condensation_metadata,
+    load_condenser,
+)
+from foldlog.eventstore import ANY_VERSION, CondensationSummary, Event, Recorded, Store, open_store, summary_id
 from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog.formats import FORMATS, Source, decode, encode, open_sources
 from foldlog.projections import Difference, Moment, View, Views, Why, cut_points, well_formed
@@ -178,3 +190,31 @@ def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
         decoder = foldlog.formats.Decoder("openai-chat", history)
         assert_type(decoder.events({}), list[Event])
         return history.view().to_messages("anthropic")
+
+
+class State:
+    """What an agent's step has in the place of a history."""
+
+    def __init__(self) -> None:
+        self.history: list[Event] = []
+        self.extra_data: dict[str, Any] = {}
+
+
+class Oldest(RollingCondenser):
+    def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
+        return len(view) > 10
+
+    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
+        return Condensation(forgotten_event_ids=[event.id for event in view[:5]])
+
+
+def published_names(history: History) -> None:
+    condenser = Condenser.from_config(RecentEventsCondenserConfig(max_events=5))
+    for state in (history, State()):
+        assert_type(condenser.condensed_history(state), View | Condensation)
+        assert_type(get_condensation_metadata(state), list[Any])
+    with condenser.metadata_batch(State()):
+        condenser.add_metadata("length", 1)
+    assert_type(PipelineCondenser(condensers=[Oldest(), condenser]).condensers, tuple[Condenser, ...])
+    assert_type(history.view().summary_event, CondensationSummary | None)
+    assert_type(Condensation(action=CondensationAction(forgotten_event_ids=(1,))).action, CondensationAction)
