@@ -90,13 +90,13 @@ def _first_unseen(view: View) -> int:
             shown = max(shown, _noted(event))
     if first is None:
         return shown
-    return max(shown, min(first.id, _noted(first, first.id)))
+    return max(shown, _noted(first, first.id))
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that an event notes as shown."""
+    """Return the version of the View that an event notes as shown, which had none of the events from this one on."""
     version = event.meta.get(SHOWN, default)
-    return version if isinstance(version, int) else default
+    return min(version, event.id) if isinstance(version, int) else default
 
 
 def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable) -> Step:

@@ -423,6 +423,8 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
         noted = [event.meta.get(SHOWN) for event in history.events() if event.shown]
         assert noted[:4] == [None, 1, 2, 3]
         assert first_unseen(history.view()) == history.view()[-1].meta[SHOWN]
+        forged = replace(message("b"), meta={SHOWN: 99})
+        assert first_unseen(viewed(message("a"), forged)) == 1, "a View before an event does not show it"
         assert history.condense("by hand").action.metadata["reason"] == "request"
         assert first_unseen(histories["c1"].view()) == first_unseen(View.from_events(history.events()))
 
