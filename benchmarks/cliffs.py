@@ -16,6 +16,7 @@ from benchmarks.frame import Question, Round, Scale
 from benchmarks.opening import round_of_ours
 from benchmarks.prepared import prepared
 from foldlog.condensers.strategies.digest import Digest
+from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import Action, CondensationAction, Event, Message, codec
 from foldlog.eventstore.codec_json import Undecodable
 
@@ -100,7 +101,7 @@ def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
             Action(tool="run", arguments={"command": f"step {n} {'x' * 60}"}, call_id=f"c{n}") for n in range(count)
         ]
         begun = time.process_time()
-        text = Digest.of(events).text(1_500)
+        text = text_of(Digest.of(events), 1_500)
         took_s = time.process_time() - begun
         if "earlier left out" not in text:
             raise AssertionError(f"a digest of {count} calls leaves nothing out")

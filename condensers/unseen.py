@@ -64,6 +64,7 @@ def _requested(
 ) -> Step:
     """Return the condensation of a View that is ``over`` the room of the agent's model. It has the reports so far."""
     requested = replace(view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept)
+    requested = replace(requested, state=replace(requested.state, past=view.state.past))  # it keeps what it remembers
     made, more = stepped(condenser, requested, agent_llm)
     if isinstance(made, View):
         why = f"{condenser.type!r} forgets nothing of {over.sums[-1]} tokens; take a model of more than {over.limit}"

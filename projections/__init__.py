@@ -29,6 +29,8 @@ from foldlog.projections.errors import NoSuchVersion as NoSuchVersion
 from foldlog.projections.explain import Difference as Difference
 from foldlog.projections.explain import Summarized as Summarized
 from foldlog.projections.explain import Why as Why
+from foldlog.projections.fold import Folded as Folded
+from foldlog.projections.fold import PastLog as PastLog
 from foldlog.projections.fold import summary_event as summary_event
 from foldlog.projections.intervals import Intervals as Intervals
 from foldlog.projections.intervals import contains as contains

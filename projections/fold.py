@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -40,11 +40,20 @@ from foldlog.projections.retractions import target
 from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
 
 
-class EarlierFolds(Protocol):
-    """The source of the earlier states that a retraction returns to."""
+class PastLog(Protocol):
+    """The conversation before a View: the earlier states that a retraction returns to, and the events of the log."""
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What readers of this past worked out from it, by their names. A later View of the conversation may have the
+        same memory; it goes when an event is redacted. Each value must be one that can be made again.
+        """
 
     def at(self, version: int) -> Folded:
         """Return the state when the conversation had ``version`` events, with all condensations that made it."""
+
+    def events(self, start: int, stop: int) -> Sequence[Event]:
+        """Return the events of the log with ids from ``start`` to before ``stop``, shown or not. Cost: these events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class ViewState:
     left_behind: frozenset[int] = frozenset()
     register: Register | None = None
     tomb: Intervals = ()
-    past: EarlierFolds | None = field(default=None, compare=False, repr=False)
+    past: PastLog | None = field(default=None, compare=False, repr=False)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -147,16 +156,29 @@ def _before(state: ViewState, version: int) -> Folded:
 class _Retained:
     """The past of a fold in memory: the events of the fold, and the past before them."""
 
-    before: EarlierFolds | None
+    before: PastLog | None
     version: int
-    events: Sequence[Event]
+    batch: Sequence[Event]
+    memory: dict[str, Any] = field(default_factory=dict)
+    """Of this View alone: two Views may go on from one in two ways."""
+
+    def events(self, start: int, stop: int) -> Sequence[Event]:
+        batches: list[Sequence[Event]] = []
+        past: PastLog | None = self
+        first = self.version + len(self.batch)
+        while isinstance(past, _Retained) and first > start:
+            batches.append(past.batch)
+            first, past = past.version, past.before
+        older = past.events(start, min(first, stop)) if past is not None and first > start else ()
+        newer = (event for batch in reversed(batches) for event in batch if start <= event.id < stop)
+        return [*older, *newer]
 
     def at(self, version: int) -> Folded:
         batches: list[Sequence[Event]] = []
-        past: EarlierFolds | None = self
+        past: PastLog | None = self
         first = self.version
         while isinstance(past, _Retained):
-            batches.append(past.events)
+            batches.append(past.batch)
             first, past = past.version, past.before
         if version < first or (first and past is None):
             return _before(ViewState(first, past=past), version)

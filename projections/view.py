@@ -65,7 +65,7 @@ class View:
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(event.id for event in items)
-        state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
+        state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind, past=self.state.past)
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 from foldlog.eventstore import (
@@ -329,6 +330,9 @@ class Views:
         return self._keep(_Latest(folded, found, view, before.missing))
 
     def _remember(self, found: Conversation, folded: ViewFold, missing: Sequence[Record] = ()) -> View:
+        latest = self._latest.get(found.id)
+        if latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions):
+            folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
         view = self._view_of(found.id, folded)
         return self._keep(_Latest(folded._replace(state=view.state), found, view, missing))
 
@@ -355,14 +359,20 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The earlier Views of a stored conversation, for a View that is folded on in memory with a retraction."""
+    """The past of a stored conversation: its earlier Views, for a View that is folded on in memory with a retraction,
+    and its log.
+    """
 
     views: Views
     conversation: str
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def at(self, version: int) -> Folded:
         view = self.views.at(self.conversation, version)
         return Folded(view.state, view.condensations)
+
+    def events(self, start: int, stop: int) -> Sequence[Event]:
+        return list(self.views._store.events(self.conversation, start, stop))
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:

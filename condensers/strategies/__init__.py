@@ -4,6 +4,7 @@ showing            show everything (noop), or less at every step (recent, two ma
 clearing           show old tool results as a line, many at once, and no old thinking; forget nothing
 forgetting         forget without a summary: amortized, llm_attention, conversation_window
 summarizing        the common part of strategies that leave a summary: digest, and those of model_summaries (llm,
-                   structured); digest_facts and digest_words are what a digest takes from the events
+                   structured)
+digest/            a summary without a model: a fold over the forgotten events
 pipeline           several in order
 """

@@ -6,7 +6,7 @@ and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
@@ -126,13 +126,3 @@ def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> 
         return Step(view)
     report = {"condenser": by, "rule": asdict(condenser), "masked": len(shown), "newest_masked": view[max(shown)].id}
     return Step(view.with_masks(shown), (report,))
-
-
-def unmasked(view: View, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return events of ``view`` as the log has them, without their masks."""
-    behind = {id(mask): event for event, mask in view.state.items.masks.values()}
-
-    def whole(event: Event) -> Event:
-        return whole(behind[id(event)]) if id(event) in behind else event
-
-    return tuple(map(whole, events))

@@ -9,7 +9,7 @@ never made  a condensation that forgets too little or saves no tokens; any at al
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,6 @@ from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import after_system_prompt, forget, middle, next_cut, real, unseen_in
-from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
@@ -35,11 +34,14 @@ _PIECES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost."""
+    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost. ``shorter`` returns
+    a shorter text for one that takes too much room; None if there is none, as for a model's text.
+    """
 
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
+    shorter: Callable[[str], str | None] = lambda text: None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,9 +88,9 @@ class SummarizingCondenser(RollingCondenser):
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
-    def shorter(self, text: str) -> str | None:
-        """Return a shorter summary if it takes too much room. By default None: a model's text is not truncated."""
-        return None
+    def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
+        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``; may take long."""
+        return self._in_pieces(view[span], max_event_length)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         due = reasons_by_size(view, self.limits(agent_llm)[0])
@@ -97,7 +99,7 @@ class SummarizingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
         try:
-            summary = self._in_pieces(self._read(view, span), self.max_event_length)
+            summary = self.summary(view, span, self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
@@ -113,7 +115,7 @@ class SummarizingCondenser(RollingCondenser):
         failures, reports = list[ModelCallFailed](), list[Report]()
         for limit in self._reset_limits(view[span]):
             try:
-                summary = self._in_pieces(self._read(view, span), limit)
+                summary = self.summary(view, span, limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 reports += error.reports
@@ -127,11 +129,6 @@ class SummarizingCondenser(RollingCondenser):
             f"{failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]
-
-    def _read(self, view: View, span: slice) -> Sequence[Event]:
-        """Return the events to summarize: without masks, unless a model is sent them."""
-        events = view[span]
-        return events if self.asks_a_model else unmasked(view, events)
 
     def _in_pieces(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
         """Summarize ``events``. If they exceed the model's context, summarize the first half, then that summary with
@@ -229,7 +226,7 @@ class SummarizingCondenser(RollingCondenser):
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
         counter = over.counter if over else None if agent_llm is ESTIMATE else agent_llm
-        text, tokens_after = self._with_room(view, span, summary.text, counter, over)
+        text, tokens_after = self._with_room(view, span, summary, counter, over)
         tokens_before = tokens_of(view, counter)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
@@ -249,7 +246,7 @@ class SummarizingCondenser(RollingCondenser):
         return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
-        self, view: View, span: slice, text: str, counter: AgentModel | None, over: Overrun | None
+        self, view: View, span: slice, summary: Summary, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
         prompt with it in the place of ``span``. Where even the shortest would not fit, it keeps its part of the limit.
@@ -261,10 +258,10 @@ class SummarizingCondenser(RollingCondenser):
 
         limit = float("inf") if over is None else over.limit
         beside = limit if over is None else (tokens_with() or 0) + limit * (1 - _BESIDE_A_SUMMARY)
-        shown, tokens = whole = (text, tokens_with(text))
+        shown, tokens = whole = (summary.text, tokens_with(summary.text))
         for most in (max(limit * (_ROOM if self.tail == "half" else 1), min(beside, limit)), beside):
             shown, tokens = whole
-            while tokens is not None and tokens > most and (less := self.shorter(shown)) is not None:
+            while tokens is not None and tokens > most and (less := summary.shorter(shown)) is not None:
                 shown, tokens = less, tokens_with(less)
             if tokens is None or tokens <= most:
                 break

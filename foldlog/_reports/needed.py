@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from foldlog._documents import MissingDocument
 from foldlog._values import named_in, parsed
@@ -20,6 +20,12 @@ _LENGTH_LEAST = 6
 _EDGES = "./-"
 _OCCURRENCES_NAMED = 3
 
+_WORD = re.compile(r"[\w./-]+")
+_WORD_LEAST = 3
+"""The least length of a word that can stand beside a term."""
+_NEAR = 120
+"""A prompt shows a fact if its term stands at most this many characters from a word that stood beside it."""
+
 
 def terms_of(text: str) -> set[str]:
     """Return the terms of a text: paths, identifiers and long numbers. Words of a language are none."""
@@ -29,14 +35,52 @@ def terms_of(text: str) -> set[str]:
 
 def event_terms(event: Event) -> set[str]:
     """Return the terms of what a model is sent of an event, without names of tools and of arguments."""
+    return set().union(*map(terms_of, event_texts(event)))
+
+
+def event_texts(event: Event) -> list[str]:
+    """Return the texts that a model is sent of an event, without names of tools and of arguments."""
     match event:
         case Action():
-            said: Any = (_in_words(event.thought), parsed(event.arguments))
+            value: Any = (_in_words(event.thought), parsed(event.arguments))
         case Annotation():
-            said = event.data
+            value = event.data
         case _:
-            said = _in_words(getattr(event, "content", ""))
-    return set().union(*(terms_of(text) for _, text in named_in(said)))
+            value = _in_words(getattr(event, "content", ""))
+    return [text for _, text in named_in(value)]
+
+
+def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return the words that stand before and after each of ``terms`` in the last line that has it. A term that is alone
+    in that line has none.
+    """
+    beside = dict.fromkeys(terms, frozenset[str]())
+    for text in texts:
+        for line in text.splitlines():
+            words = _words(line)
+            for place, word in enumerate(words):
+                if word in terms:
+                    neighbours = (*words[max(0, place - 1) : place], *words[place + 1 : place + 2])
+                    beside[word] = frozenset(neighbours) - {word}
+    return beside
+
+
+def _words(text: str) -> list[str]:
+    words = (word.strip(_EDGES) for word in _WORD.findall(text))
+    return [word for word in words if len(word) >= _WORD_LEAST]
+
+
+def is_near(text: str, term: str, words: Set[str]) -> bool:
+    """Return whether one of ``words`` stands near ``term`` somewhere in a text."""
+    place = text.find(term)
+    while place >= 0:
+        end = place + len(term)
+        before, after = text[max(0, place - _NEAR) : place], text[end : end + _NEAR]
+        is_whole = not _WORD.match(before[-1:]) and not _WORD.match(after[:1].replace(".", " "))
+        if is_whole and not words.isdisjoint((*_words(before), *_words(after))):
+            return True
+        place = text.find(term, end)
+    return False
 
 
 def _in_words(content: Content) -> Content:
@@ -49,56 +93,90 @@ def _in_words(content: Content) -> Content:
 class Needs:
     """Follows a replay: call ``show`` before each call of the agent's model, and ``take`` with each event, in order.
 
-    Memory: each term, and a number for each event that has it.
+    Memory: the texts of the history, and each term with the events that have it.
     """
 
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
         """Each use of a term that had occurred before, once for a reply."""
-        self._occurred: dict[str, list[int]] = {}
+        self.facts = 0
+        """How many of these uses had words beside the term in the line in which it last stood."""
+        self.facts_shown = 0
+        self._texts: dict[int, str] = {}
+        self._occurred: dict[str, dict[int, frozenset[str]]] = {}
+        """The words beside each term in the last line that has it, by the event of the line."""
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
         """Take note of what the next reply is made from."""
         self._view = view
-        self._shown: tuple[set[int], set[str], set[int]] | None = None
+        self._shown: _Shown | None = None
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
         """Count the uses in an event of the agent. ``ids`` has the ids to report by those of the replay."""
         if not event.shown:
             return
-        terms = event_terms(event)
+        texts = event_texts(event)
+        terms = set().union(*map(terms_of, texts))
         if begins_reply(event):
             for term in sorted(terms - self._in_reply):
-                before = [event_id for event_id in self._occurred.get(term, ()) if event_id < self._view.version]
-                if before:
-                    self.used.append(term)
-                    if self._shown is None:
-                        self._shown = _shown(self._view)
-                    whole, others, named = self._shown
-                    if term not in others and whole.isdisjoint(before):
-                        occurred = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
-                        is_named = not named.isdisjoint(before)
-                        self.missing.append(MissingDocument(term, ids[event.id], occurred, is_named))
+                self._use(term, event.id, ids)
             self._in_reply |= terms
-        for term in terms:
-            self._occurred.setdefault(term, []).append(event.id)
+        self._texts[event.id] = "\n".join(texts)
+        for term, words in words_beside(texts, terms).items():
+            self._occurred.setdefault(term, {})[event.id] = words
+
+    def _use(self, term: str, used_in: int, ids: Mapping[int, int]) -> None:
+        occurred = self._occurred.get(term, {})
+        before = [event_id for event_id in occurred if event_id < self._view.version]
+        if not before:
+            return
+        self.used.append(term)
+        if self._shown is None:
+            self._shown = _shown(self._view)
+        shown = self._shown
+        if term not in shown.changed_terms and shown.whole.isdisjoint(before):
+            named = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
+            is_named = not shown.named.isdisjoint(before)
+            self.missing.append(MissingDocument(term, ids[used_in], named, is_named))
+        words = occurred[before[-1]]
+        if words:
+            self.facts += 1
+            self.facts_shown += before[-1] in shown.whole or self._is_near(term, words, shown, before)
+
+    def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
+        """Return whether the prompt has a term near one of ``words``, in an event that is whole or in what is left of
+        another.
+        """
+        if term in shown.changed_terms and is_near(shown.changed_text, term, words):
+            return True
+        return any(is_near(self._texts[place], term, words) for place in before if place in shown.whole)
+
+
+class _Shown(NamedTuple):
+    """What a prompt shows: the ids of its whole events, the text of its summaries and masked events, their terms, and
+    the ids of events at the ends of lines of a summary, or in what is left of a cleared event.
+    """
+
+    whole: frozenset[int]
+    changed_text: str
+    changed_terms: frozenset[str]
+    named: frozenset[int]
 
 
 def _left(event: Event) -> str:
     return f"{getattr(event, 'content', '')}{getattr(event, 'arguments', '')}"
 
 
-def _shown(view: View) -> tuple[set[int], set[str], set[int]]:
-    """Return what a prompt shows: the ids of the events that are whole, the terms in its summaries and masked events,
-    and the ids at the ends of lines of a summary, or in what is left of a cleared event.
-    """
+def _shown(view: View) -> _Shown:
     sent = [view[position] for position in view.fit_positions]
     changed = [event for event in sent if event.id < 0 or is_masked(event)]
     ends = (ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
-    named = {int(each) for each in chain.from_iterable(ends)}
+    named = {int(event_id) for event_id in chain.from_iterable(ends)}
     named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
     whole = {event.id for event in sent} - {event.id for event in changed}
-    return whole, set().union(*map(event_terms, changed)), named
+    texts = list(chain.from_iterable(map(event_texts, changed)))
+    terms = set().union(*map(terms_of, texts))
+    return _Shown(frozenset(whole), "\n".join(texts), frozenset(terms), frozenset(named))

@@ -207,7 +207,7 @@ def is_activity(event: Event) -> bool:
 
 def _asked(event: Message) -> tuple[str, str]:
     """Return what a user asks for in a message, without what a runtime added to it, and all that it says."""
-    from foldlog.condensers.strategies.digest_words import of_user
+    from foldlog.condensers.strategies.digest.words import of_user
 
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.strategies.digest import left_out
 from foldlog.eventstore import CondensationAction, Event, summary_id
-from foldlog.projections import View, begins_reply, contains, intervals_kept
+from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
 
@@ -61,6 +61,8 @@ class Replay:
     ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was not recorded
     ``needed``      the terms that the agent used and that had occurred before, one for each use in a reply
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
+    ``facts``       of how many of ``needed`` the line in which it last stood says something
+    ``facts_shown``  for how many of these the prompt had the term near a word that stood beside it there
     """
 
     turns: Sequence[CallDocument]
@@ -74,6 +76,8 @@ class Replay:
     condenser_cost: float | None
     needed: Sequence[str]
     missing: Sequence[MissingDocument]
+    facts: int
+    facts_shown: int
 
     @property
     def acted(self) -> bool:
@@ -84,6 +88,11 @@ class Replay:
     def needed_shown(self) -> float | None:
         """The percentage of ``needed`` that was shown; None if the agent needed nothing again."""
         return 100 * (1 - len(self.missing) / len(self.needed)) if self.needed else None
+
+    @property
+    def facts_share(self) -> float | None:
+        """The percentage of ``facts`` that was shown; None if there were none."""
+        return 100 * self.facts_shown / self.facts if self.facts else None
 
     @property
     def needed_named(self) -> float | None:
@@ -163,12 +172,31 @@ def replay(events: Iterable[Event], condenser: Condenser | None, agent_llm: Agen
     return replaying.result()
 
 
+class _Past:
+    """The log of a replay, which never returns to an earlier version."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+        self._log: list[Event] = []
+
+    def then(self, view: View, event: Event) -> View:
+        """Return the View after an event, with this past."""
+        self._log.append(event)
+        view = view.then((event,))
+        return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
+
+    def at(self, version: int) -> Folded:
+        raise LookupError(f"a replay does not return to version {version}")
+
+    def events(self, start: int, stop: int) -> list[Event]:
+        return self._log[start:stop]
+
+
 class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
     Leave out the events that a retraction took back, and the retraction: see ``foldlog.projections.retractions``. The
-    history gets new ids, since it has other condensations. Memory: the View, two numbers for each event, and the terms
-    of the history.
+    history gets new ids, since it has other condensations. Memory: the events, and the terms of the history.
 
     Without a condenser the condensations of the history are made where they stand in it. ``agent_llm`` counts for the
     limits of the condenser as it does in ``prepare``: without one they are estimated. ``counter`` counts what was sent.
@@ -179,6 +207,7 @@ class Replaying:
     ) -> None:
         self._condenser, self._agent_llm, self._counter = condenser, agent_llm, counter or agent_llm
         self._said: Event | None = None
+        self._past = _Past()
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
         """The ids in the replay, by those in the history."""
@@ -211,9 +240,7 @@ class Replaying:
         self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
         event = replace(event, id=new_id, cause=cause)
         self._needs.take(event, self._old_ids)
-        view = self._view.then((event,))
-        # The past holds all events, and a replay never returns to an earlier version.
-        self._view = dataclasses.replace(view, state=dataclasses.replace(view.state, past=None))
+        self._view = self._past.then(self._view, event)
 
     def _take_turn(self, event_id: int) -> None:
         """Condense as often as needed before the call of the model that gave the event with this id."""
@@ -264,7 +291,8 @@ class Replaying:
         self._declined += 1
         if self._view.unhandled_condensation_request:
             metadata = {"outcome": "declined", "reason": str(error)}
-            self._view = self._view.then((CondensationAction(forgotten_event_ids=(), metadata=metadata),))
+            declined = CondensationAction(id=self._view.version, forgotten_event_ids=(), metadata=metadata)
+            self._view = self._past.then(self._view, declined)
 
     def _make(self, action: CondensationAction) -> None:
         """Make a condensation of the history, with the ids of the replay."""
@@ -284,7 +312,7 @@ class Replaying:
             )
         if action.metadata.get("outcome") == "declined":
             self._declined += 1
-            self._view = self._view.then((replace(action, id=new_id),))
+            self._view = self._past.then(self._view, replace(action, id=new_id))
         else:
             self._condense(Condensation(action), action.id)
 
@@ -293,13 +321,15 @@ class Replaying:
 
     def _condense(self, condensation: Condensation, event_id: int) -> None:
         action = replace(condensation.action, id=self._view.version)
-        before, self._view = self._view, self._view.then((action,))
+        before = self._view
+        self._view = self._past.then(before, action)
         still_shown = {event.id for event in self._view}
         gone = [event for event in before if event.id not in still_shown]
         together = set(self._standing_for(event.id for event in gone))
         lost = together
         if action.summary is not None:
-            lost = {self._old_ids[each] for each in left_out(gone, action.summary) if each in self._old_ids} & together
+            omitted = left_out(before, gone, action.summary)
+            lost = together.intersection(self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids)
             self._summarized[summary_id(action.id)] = together - lost
         self._lost.update(lost)
         for event in gone:
@@ -326,4 +356,6 @@ class Replaying:
             condenser_cost=_sum(self._recorded) if self._condenser is None else Usage.of(self._reports).cost,
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),
+            facts=self._needs.facts,
+            facts_shown=self._needs.facts_shown,
         )

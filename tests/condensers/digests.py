@@ -14,6 +14,7 @@ from hashlib import sha256
 from itertools import chain, islice, zip_longest
 
 from foldlog.condensers.strategies.digest import Digest
+from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore.events import Event, SystemMessage
 from foldlog.formats import open_sources
 
@@ -30,7 +31,7 @@ def main() -> None:
     in_turn = chain.from_iterable(zip_longest(*map(_histories, given.folders)))
     for number, (name, events) in enumerate(islice(filter(None, in_turn), given.of), start=1):
         digest = Digest.of(events[:-TAIL] if len(events) > 4 * TAIL else events)
-        sys.stdout.write(f"{'=' * 20} {number}: {name}, {len(events)} events\n\n{digest.text(given.length)}\n\n")
+        sys.stdout.write(f"{'=' * 20} {number}: {name}, {len(events)} events\n\n{text_of(digest, given.length)}\n\n")
 
 
 def _histories(folder: str) -> list[tuple[str, list[Event]]]:

@@ -12,18 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from foldlog.condensers.strategies.digest import _LENGTH_LEAST, Digest, DigestCondenser
-from foldlog.condensers.strategies.digest_words import (
-    error_line,
-    gist_of_output,
-    names_in,
-    of_user,
-    only_reads,
-    orders_in,
-    unwrapped,
-)
+from foldlog.condensers.strategies.digest import Digest, DigestCondenser
+from foldlog.condensers.strategies.digest.commands import only_reads
+from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
+from foldlog.condensers.strategies.digest.names import names_in
+from foldlog.condensers.strategies.digest.words import error_line, gist_of_output, of_user, orders_in, unwrapped
 from foldlog.condensers.unseen import step
-from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, Message, Observation
 from foldlog.projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, message, messages, pair, parts_with, plan, viewed
 from tests.condensers.scripted import Characters
@@ -34,8 +29,12 @@ from tests.said import ids
 LENGTH = 6_000
 
 
+def told(events, length=LENGTH):
+    return text_of(Digest.of(events), length)
+
+
 def digest(*events):
-    return Digest.of(viewed(*events).events).text(LENGTH)
+    return told(viewed(*events).events)
 
 
 def lines(text, heading):
@@ -60,17 +59,17 @@ def test_what_the_user_asked_and_the_agent_said():
     assert section(text, "Asked by the user") == ["fix the parser", "be quick"]
     assert section(text, "Said by the agent") == ["On it."]
     assert text.startswith("# Digest of 3 events\n")
-    first, *others = viewed(message("one"), message("two"), message("three")).events  # a digest may leave out the head
-    before = CondensationSummary(id=3, content=Digest.of(others).text(LENGTH))
-    assert section(Digest.of((first, before)).text(LENGTH), "Asked by the user") == ["one", "two", "three"]
 
 
 def test_texts_in_parts_of_any_type_are_said_and_their_names_are_known():
     for kind, part in parts_with("read harbour/gauges.py first").items():
         text = digest(message((part,)), answer((part,)))
         assert section(text, "Asked by the user")[0].endswith("read harbour/gauges.py first"), kind
-    text = digest(call("write", text="see\ndepot/gauges.py"), message((part,), "agent"))
-    assert "depot/gauges.py" in section(text, "Names used")[0]
+    text = digest(
+        pair(1, "write", text="see\n" + "the way of all things to " * 20 + "depot/gauges.py", a={}),
+        message((part,), "agent"),
+    )
+    assert "depot/gauges.py" in section(text, "Lines with names")[0]
     assert section(text, "Said by the agent")[0].endswith("read harbour/gauges.py first")
 
 
@@ -108,7 +107,7 @@ def test_files_that_were_read_and_files_that_were_changed():
         pair(5, "read", path="/w/a.py"),
     )
     assert section(text, "Read and searched") == ["/w/b.py", "/w/a.py"]
-    assert section(text, "Files changed") == ["/w/c.py", "/w/d.py"]
+    assert section(text, "Files changed") == ["/w/c.py: edited", "/w/d.py: written"]
 
 
 def test_an_error_is_open_until_the_same_succeeds():
@@ -163,19 +162,16 @@ def test_a_line_ends_with_the_event_that_says_it():
     )
     assert lines(text, "Asked by the user") == ["fix it [0]"]
     assert lines(text, "Read and searched") == ["/w/a.py [2]"]
-    assert lines(text, "Files changed") == ["/w/d.py [3]"]
+    assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} [6]']
     assert lines(text, "Commands run") == ["`git push` → exit 0 [8]", "`make` → exit 2 [10]"]
     assert lines(text, "Errors still open") == ["`make` → no rule [10]"]
     assert lines(text, "Said by the agent") == ["On it. [11]"]
-    again = Digest.of([as_summary(text), replace(message("fix it"), id=12)]).text(LENGTH)
-    assert lines(again, "Asked by the user") == ["fix it [12]"]
-    assert lines(again, "Commands run") == lines(text, "Commands run")
 
 
 def test_a_request_that_is_cut_keeps_its_id():
     events = [Message(id=10 + n, source="user", content=f"{n} " + "word " * 900) for n in range(4)]
-    asked = lines(Digest.of(events).text(3_000), "Asked by the user")
+    asked = lines(told(events, 3_000), "Asked by the user")
     assert [line.rpartition(" ")[2] for line in asked[1:]] == ["[10]", "[13]"]
     assert asked[0] == "(2 earlier left out)"
     assert asked[1].endswith("… [10]")
@@ -205,8 +201,8 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
 )
 def test_a_short_answer_stands_with_its_question(agent, user, asked):
     assert section(digest(message(agent, "agent"), message(user)), "Asked by the user") == [asked]
-    earlier = Digest.of([message(agent, "agent")]).text(LENGTH)
-    assert section(Digest.of([as_summary(earlier), message(user)]).text(LENGTH), "Asked by the user") == [asked]
+    earlier = Digest.of([message(agent, "agent")])
+    assert section(text_of(earlier.plus([message(user)]), LENGTH), "Asked by the user") == [asked]
 
 
 def test_an_error_that_the_agent_left_behind_is_no_longer_open():
@@ -215,36 +211,37 @@ def test_an_error_that_the_agent_left_behind_is_no_longer_open():
     assert section(digest(failed, work[2:]), "Errors still open") == ["`make` → no rule"]
     assert "Errors still open" not in digest(failed, work)
     assert "Errors still open" not in digest(message("go on"), work[:18], failed, work)
-    first = Digest.of(viewed(failed, work[:40]).events).text(LENGTH)
-    later = viewed(failed, work).events[-20:]
-    assert "Errors still open" in first
-    assert "Errors still open" not in Digest.of([as_summary(first), *later]).text(LENGTH)
+    events = viewed(failed, work).events
+    first = Digest.of(events[:40])
+    assert "Errors still open" in text_of(first, LENGTH)
+    assert "Errors still open" not in text_of(first.plus(events[40:]), LENGTH)
 
 
 # --- names ---
 
 
-def test_names_stand_with_the_last_event_that_has_them_those_that_the_agent_used_apart():
+def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
     text = digest(
         message("mend src/kite.py"),  # 0
         ran(1, "rg fly src/", 0, "src/kite.py:12: def flyHigh(wind_speed)\nsrc/wind.py:3"),  # 1, 2
-        ran(2, "sed -i s/1/2/ src/wind.py", 0, "src/other.py"),  # 3, 4
-        ran(3, "ls", 0, "src/kite.py"),  # 5, 6
+        pair(
+            2, "Read", "  7→rain = depot.load(42)\n\\nsnow_fall = 3\n    at node:internal/a_b:1:2", file_path="/w/a.py"
+        ),
     )
-    assert lines(text, "Names used") == ["src/wind.py [3]", "src/kite.py [6]"]
-    assert lines(text, "Names in results") == ["flyHigh wind_speed [2]", "src/other.py [4]"]
-    again = Digest.of([as_summary(text), replace(message("see flyHigh"), id=7)]).text(LENGTH)
-    assert lines(again, "Names used") == [*lines(text, "Names used"), "flyHigh [7]"]
-    assert lines(again, "Names in results") == ["wind_speed [2]", "src/other.py [4]"]
+    assert lines(text, "Lines with names") == [
+        "def flyHigh(wind_speed) | src/wind.py:3 [2]",
+        "rain = depot.load(42) | snow_fall = 3 [4]",
+    ]
 
 
-def test_where_room_is_short_the_newest_names_stay_and_those_that_were_used_before_others():
-    results = [pair(n, "see", "".join(f"found_{n}_{k} " for k in range(20)), at=f"used_{n}") for n in range(50)]
+def test_names_take_at_most_a_quarter_and_those_that_others_lines_have_are_not_repeated():
+    results = [pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n}") for n in range(80)]
     text = digest(message("look"), *results)
-    assert " ".join(section(text, "Names used")).split() == [f"used_{n}" for n in range(50)]
-    found = " ".join(section(text, "Names in results")).split()
-    assert found == [f"found_{n}_{k}" for n in range(50) for k in range(20)][-len(found) :]
-    assert len(text) > LENGTH - 100
+    names = text[text.index("## Names") :]
+    assert 0.2 * len(text) < len(names) <= 0.25 * len(text)
+    assert len(text) > LENGTH - 200
+    listed = [name for line in section(text, "Names") for name in line.split()]
+    assert not set(listed) & set(re.findall(r"[\w/]+", text[: text.index("## Names")]))
 
 
 # --- one digest after the other ---
@@ -254,55 +251,53 @@ def as_summary(text):
     return CondensationSummary(id=-2, content=text)
 
 
-def test_what_a_digest_says_is_carried_into_the_next():
-    first = Digest.of(viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0)).events).text(
-        LENGTH
-    )
-    text = Digest.of([as_summary(first), *ran(3, "make", 0), replace(message("and test it"), id=8)]).text(LENGTH)
-    assert text.startswith("# Digest of 8 events\n")
-    assert section(text, "Asked by the user") == ["fix it", "and test it"]
-    assert section(text, "Commands run") == ["`git push` → exit 0", "`make` → exit 0"]
-    assert "Errors still open" not in text, "the later success closes the earlier error"
+def test_a_fold_in_parts_is_the_fold_at_once():
+    events = viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0), ran(3, "make", 0)).events
+    whole = text_of(Digest.of(events), LENGTH)
+    assert "Errors still open" not in whole, "the later success closes the earlier error"
+    first = Digest.of(events[:5])
+    before = text_of(first, LENGTH)
+    assert text_of(first.plus(events[5:]), LENGTH) == whole
+    assert text_of(first, LENGTH) == before, "a digest stays as it is"
 
 
-def test_a_summary_that_is_no_digest_is_quoted_and_stays_quoted():
-    text = Digest.of([as_summary("USER CONTEXT: weeks\n## Notes\n- one"), message("go on")]).text(LENGTH)
+def test_a_summary_that_is_no_digest_is_quoted_until_another_takes_its_place():
+    text = told([as_summary("USER CONTEXT: weeks\n## Notes\n- one"), message("go on")])
     assert text.endswith("## Earlier summary\n> USER CONTEXT: weeks\n> ## Notes\n> - one")
-    assert Digest.of([as_summary(text)]).text(LENGTH) == text
+    made = CondensationAction(
+        id=5, forgotten_events_start_id=1, forgotten_events_end_id=3, summary="in brief", summary_offset=1
+    )
+    later = CondensationAction(id=9, forgotten_event_ids=(4, -7), summary="in other words", summary_offset=1)
+    own = CondensationAction(id=12, forgotten_event_ids=(-11,), summary="# Digest of 3 events", summary_offset=1)
+    assert section(told([made]), "Earlier summary") == ["in brief"]
+    assert section(told([made, later, own]), "Earlier summary") == ["in other words"]
 
 
-@pytest.mark.parametrize("told", ["in brief", "a fact " * 13])
-def test_an_earlier_summary_that_just_fits_stays_whole(told: str):
-    alone = Digest.of([as_summary(told)]).text(LENGTH)
-    assert Digest.of([as_summary(told)]).text(len(alone)) == alone
+@pytest.mark.parametrize("summary", ["in brief", "a fact " * 13])
+def test_an_earlier_summary_that_just_fits_stays_whole(summary: str):
+    alone = told([as_summary(summary)])
+    assert told([as_summary(summary)], len(alone)) == alone
 
 
-@pytest.mark.parametrize("told", [["in brief"], ["the newest", "a fact " * 13, "the oldest"]])
-def test_earlier_summaries_that_fit_in_their_share_stay_whole(told: list[str]):
-    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in enumerate(told)]
-    alone = Digest.of(summaries).text(LENGTH)
-    text = Digest.of([*summaries, *(message(f"w{n} " * 150, "agent") for n in range(30))]).text(800)
+@pytest.mark.parametrize("texts", [["in brief"], ["the newest", "a fact " * 13, "the oldest"]])
+def test_earlier_summaries_that_fit_in_their_share_stay_whole(texts: list[str]):
+    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in enumerate(texts)]
+    alone = told(summaries)
+    text = told([*summaries, *(message(f"w{n} " * 150, "agent") for n in range(30))], 800)
     assert text.endswith(alone[alone.index("## Earlier summary") :])
 
 
 def test_no_earlier_summary_is_dropped_however_many_there_are():
-    """A log may show several at once: here the newest stands first, as in logs of another runtime."""
-    told = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 60 + f"PART {n} ends" for n in range(7)]
-    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in reversed(list(enumerate(told)))]
+    parts = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 40 + f"PART {n} ends" for n in range(7)]
+    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in enumerate(parts)]
     busy = [event for n in range(300) for event in ran(n, f"python work_{n}/module_{n}.py --flag {n}", 0)]
-    text = Digest.of([*summaries, *busy]).text(LENGTH)
+    text = told([*summaries, *busy])
     assert len(text) <= LENGTH
     earlier = text[text.index("## Earlier summary") :]
     assert [n for n in range(7) if f"PART {n} begins" in earlier and f"PART {n} ends" in earlier] == list(range(7))
     assert earlier.count("more left out ...]") == 6
-    assert "\n".join(f"> {line}" for line in told[6].splitlines() if line) in earlier
+    assert "\n".join(f"> {line}" for line in parts[6].splitlines() if line) in earlier
     assert earlier.index("PART 0 ends") < earlier.index("PART 6 begins")
-    assert Digest.of([as_summary(text)]).text(LENGTH) == text, "what was shortened is not shortened again"
-
-
-@pytest.mark.parametrize("text", ["", "# Digest", "# Digest of 3 events\nfree text", "- a line"])
-def test_a_text_that_is_no_digest_is_not_taken_for_one(text):
-    assert Digest.parse(text) is None
 
 
 def test_the_users_asks_survive_many_digests():
@@ -328,9 +323,9 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
     asks = [message(f"ask {n} " + "x" * 100) for n in range(20)]
     events = viewed(asks, [e for n in range(300) for e in ran(n, f"cmd {n}", 0)])
     for length in (500, 1_000, 3_000, 20_000):
-        text = Digest.of(events.events).text(length)
+        text = told(events.events, length)
         assert len(text) <= length
-    small = Digest.of(events.events).text(3_000)
+    small = told(events.events, 3_000)
     assert "ask 0" in small
     assert "ask 19" in small
     (left_out, *rest) = section(small, "Commands run")
@@ -340,26 +335,27 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
 
 def test_a_digest_of_the_least_length_is_not_made_shorter():
     text = digest(Message(source="user", content="x" * 251))
-    assert (len(text), DigestCondenser().shorter(text)) == (_LENGTH_LEAST, None)
+    assert (len(text), DigestCondenser().summarize([], None).shorter(text)) == (LENGTH_LEAST, None)
 
 
-def test_what_was_left_out_is_counted_on():
-    commands = [e for n in range(300) for e in ran(n, f"cmd {n}", 0)]
-    text = Digest.of(viewed(commands).events).text(1_000)
-    again = Digest.of([as_summary(text), *viewed(ran(1, "new", 0)).events]).text(1_000)
-    (left_out, *rest) = section(again, "Commands run")
+def test_what_a_short_digest_left_out_is_in_the_next_one():
+    """A digest that had little room says nothing about what the next one can say."""
+    commands = viewed(*[e for n in range(300) for e in ran(n, f"cmd {n}", 0)], ran(300, "new", 0)).events
+    first = Digest.of(commands[:-2])
+    assert len(section(text_of(first, 500), "Commands run")) < 20
+    (left_out, *rest) = section(text_of(first.plus(commands[-2:]), 3_000), "Commands run")
     assert left_out == f"({301 - len(rest)} earlier left out)"
+    assert len(rest) > 60
 
 
 @examples(200)
-@given(histories, st.integers(500, 3_000))
-def test_any_history_has_a_digest_that_is_bounded_the_same_every_time_and_can_be_taken_apart(events, length):
-    text = Digest.of(events).text(length)
+@given(histories, st.integers(500, 3_000), st.integers(0, 30))
+def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_folded(events, length, place):
+    text = told(events, length)
     assert len(text) <= length
-    assert text == Digest.of(events).text(length)
-    parsed = Digest.parse(text)
-    assert parsed is not None
-    assert parsed.text(length) == text
+    starts = [at for at in (place, 0) if not any(isinstance(event, Observation) for event in events[at:])]
+    for start in starts or [0]:  # a call is forgotten together with its result
+        assert text_of(Digest.of(events[:start]).plus(events[start:]), length) == text
 
 
 # --- the condenser ---
@@ -404,7 +400,7 @@ def test_the_newest_request_is_told_beside_results_that_have_no_room(earlier, re
     told = [event.content for event in shown if isinstance(event, Message | CondensationSummary)]
     assert "Which glue holds paper? Think of the rain." in str(told)
     fits = result <= 5_000
-    assert isinstance(made, View) or fits or len(str(made.action.summary)) > 450, "a part of the limit is for it"
+    assert isinstance(made, View) or fits or len(str(made.action.summary)) > 400, "a part of the limit is for it"
     assert not fits or Characters().token_sums(shown)[-1] <= 6_000 * 0.9
 
 
@@ -426,11 +422,9 @@ def test_arguments_nested_without_end_are_a_call_like_any_other():
 
 
 def test_an_earlier_summary_without_a_word_takes_no_place():
-    """Imported logs hold some. What a digest says of them is the same when it is taken apart again."""
-    blank, told = CondensationSummary(content=" \n"), CondensationSummary(content="in brief\n")
-    text = digest(blank, told, blank)
-    assert section(text, "Earlier summary") == ["in brief"]
-    assert Digest.parse(text).text(LENGTH) == text
+    """Imported logs hold some."""
+    blank, brief = CondensationSummary(content=" \n"), CondensationSummary(content="in brief\n")
+    assert section(digest(blank, brief, blank), "Earlier summary") == ["in brief"]
     assert "Earlier summary" not in digest(blank)
 
 
@@ -554,11 +548,8 @@ def test_a_file_that_could_not_be_changed_was_not():
         ]
 
     text = digest(edit(1, "/kite.py", is_error=True), edit(2, "/w/kite.py"), edit(3, "/w/kite.py", is_error=True))
-    assert section(text, "Files changed") == ["/w/kite.py"]
+    assert section(text, "Files changed") == ["/w/kite.py: written"]
     assert section(text, "Errors still open") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
-    earlier = CondensationSummary(id=-2, content=text)
-    again = Digest.of([earlier, *edit(4, "/w/kite.py", is_error=True), *edit(5, "/new.py", is_error=True)]).text(6_000)
-    assert section(again, "Files changed") == ["/w/kite.py"], "what an earlier digest says was done stays done"
 
 
 def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id():
@@ -566,7 +557,7 @@ def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id(
     results = [
         Observation(id=2 + n, tool="run", content=f"error {n}", call_id="run", cause=n, is_error=True) for n in (2, 1)
     ]
-    text = Digest.of([*made, *results]).text(6_000)
+    text = told([*made, *results], 6_000)
     assert sorted(section(text, "Errors still open")) == ["`make 1` → error 1", "`make 2` → error 2"]
 
 
@@ -587,7 +578,7 @@ def test_an_output_is_told_by_its_first_and_its_last_line():
 def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_asked():
     newest = "Now write the manual: " + "one chapter for each kind of kite. " * 60
     older = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(8)]
-    asked = section(Digest.of([*older, user(newest)]).text(6_000), ASKED)
+    asked = section(told([*older, user(newest)], 6_000), ASKED)
     assert asked[-1] == newest.strip()
     assert [line[:2] for line in asked[:-1]] == [f"{n}:" for n in range(8)]
     assert min(map(len, asked[:-1])) >= 160
@@ -595,7 +586,7 @@ def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_
 
 def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
     requests = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
-    text = Digest.of([*requests, *ran(1, "make", 0)]).text(3_000)
+    text = told([*requests, *ran(1, "make", 0)], 3_000)
     asked = section(text, ASKED)
     assert asked[0] == "(46 earlier left out)"
     assert asked[1].startswith("0: "), "what was asked first stays"
@@ -608,7 +599,7 @@ def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_
     request = "Begin here. " + "detail " * 2_000 + "And never use glue."
     work = [e for n in range(300) for e in ran(n, f"make part_{n}", 0)]
     for others, least in ((), 5_500), (work, 1_500):
-        (asked,) = section(Digest.of([user(request), *others]).text(6_000), ASKED)
+        (asked,) = section(told([user(request), *others], 6_000), ASKED)
         assert asked.startswith("Begin here. detail")
         assert asked.endswith("And never use glue.")
         assert "characters and more left out" in asked
@@ -623,7 +614,8 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
     said = "never touch a.py,\nrename it on main instead"
     text = digest(user("mend it"), edit, rejected(said))
     assert section(text, ASKED) == ["mend it", "never touch a.py, rename it on main instead"]
-    assert section(text, "Errors still open") == ["/w/a.py → rejected by the user"]
+    assert section(text, "Other calls") == ["/w/a.py → rejected by the user"]
+    assert "Errors still open" not in text
     quoted = Observation(tool="Read", call_id="c", content=REJECTION + said)
     assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], "a file may quote it"
 
@@ -633,7 +625,8 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
     [
         ("Mend it. Never touch a.py! Is that so?", ["Never touch a.py!"]),
         ("use tabs from now on\nand don’t push", ["use tabs from now on", "and don’t push"]),
-        ("Bitte niemals auf main schreiben.", ["Bitte niemals auf main schreiben."]),
+        ("Why must it always fail? It never did. I don't know.", []),
+        ("Mend it:\n" + "if a: b.must(never) { 'x' }\n" * 30, []),
         ("不要碰 a.py", ["不要碰 a.py"]),
         ("whatever works, nevertheless", []),
     ],
@@ -642,14 +635,14 @@ def test_what_holds_for_good_is_an_order(text, orders):
     assert orders_in(text) == orders
 
 
-def test_an_order_is_never_lost():
-    """Through many digests with long requests after it, also if it was said in a rejection."""
-    text = Digest.of([user("Mend it. Never push to main."), rejected("always ask first")]).text(3_000)
-    for n in range(60):
-        request, work = user(f"{n}: " + "paint the kite in another colour " * 20), ran(n, f"make src/part_{n}.c", 0)
-        text = Digest.of([CondensationSummary(id=-2, content=text), request, *work]).text(3_000)
+def test_an_order_is_never_lost_and_stands_once():
+    """Whatever was asked after it, also if it was said in a rejection."""
+    order = user("Mend it. " + "Mind the wind. " * 100 + "Never push to main.")
+    later = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
+    text = told([order, rejected("always ask first"), *later], 3_000)
     assert section(text, "Standing orders") == ["Never push to main.", "always ask first"]
-    assert "0: paint" not in text
+    short = told([user("Mend it. Never push to main.")])
+    assert "Standing orders" not in short, "the request shows it"
 
 
 # -- what the agent did -----------------------------------------------------------------------------------------------
@@ -693,8 +686,15 @@ def test_a_command_that_only_reads_can_be_run_again(command, reads):
     assert section(digest(ran(1, command, 0)), "Read and searched" if reads else "Commands run") != []
 
 
-def test_names_are_paths_identifiers_versions_and_long_numbers():
-    text = "see /w/src/a.py:12, kiteFly, MAX_SIZE, std::vec::Vec, https://kite.dev:80/x?y=1, 123456 and v1.2.3-rc1."
-    names = ["/w/src/a.py", "kiteFly", "MAX_SIZE", "std::vec::Vec", "https://kite.dev:80/x?y=1", "123456", "v1.2.3-rc1"]
-    assert list(names_in(text)) == names
-    assert list(names_in("0.379s 12:34:56 2025-09-25 </command-name> however a.py " + "x1" * 40)) == []
+def test_names_are_paths_and_identifiers_and_no_numbers_styles_or_frames():
+    text = "see /w/src/a.py:12, kiteFly, MAX_SIZE, std::vec::Vec, https://kite.dev:80/x?y=1 and "
+    text += "C:\\w\\proj\\alpha_1.py, D:/x/b.py"
+    names = ["/w/src/a.py", "kiteFly", "MAX_SIZE", "std::vec::Vec", "https://kite.dev:80/x?y=1"]
+    assert [name for name, _ in names_in(text)] == [*names, "C:\\w\\proj\\alpha_1.py", "D:/x/b.py"]
+    assert [name for name, _ in names_in('{"text": "one\\nPre-order_two\\tlast_one"}')] == ["Pre-order_two", "last_one"]
+    for none in (
+        "0.379s 12:34:56 2025-09-25 </command-name> however a.py " + "x1" * 40,
+        "mt-4 grid-cols-12 Math.floor 123456789",
+    ):
+        assert [*names_in(none)] == []
+    assert [*names_in("    at Module._compile (node:internal/modules/cjs/loader:1404:14)")] == []

@@ -126,10 +126,7 @@ class Shortening(SummarizingCondenser):
     """Its summary can be made one character shorter, again and again."""
 
     def summarize(self, events, max_event_length):
-        return Summary("x" * 60)
-
-    def shorter(self, text):
-        return text[1:] or None
+        return Summary("x" * 60, shorter=lambda text: text[1:] or None)
 
 
 class Lengths(Characters):

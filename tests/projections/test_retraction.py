@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -60,10 +61,23 @@ def test_what_takes_nothing_back_is_refused(history: History):
 
 
 def test_a_view_without_a_past_says_so():
-    masked = View.from_events([Message(source="user", content=word) for word in "abc"])
-    masked = masked.with_events(masked[:2])
+    view = View.from_events([Message(source="user", content=word) for word in "abc"])
+    alone = View(replace(view.state, past=None))
     with pytest.raises(LookupError, match=r"returns to version 1.*made without its past"):
-        masked.then([Retraction(id=3, version=1)])
+        alone.then([Retraction(id=3, version=1)])
+    masked = view.with_events(view[:2])
+    assert list(masked.then([Retraction(id=3, version=1)])) == list(view[:1])
+
+
+def test_the_past_of_a_view_has_every_event_however_it_was_folded(history: History):
+    events = [Message(source="user", content=word) for word in "abcdef"]
+    view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
+    for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
+        assert [event.content for event in view.state.past.events(start, stop)] == [*"abcdef"[start:stop]]
+    stored = history.view().then([Message(source="user", content="new")])
+    whole = list(history.events())
+    assert [*stored.state.past.events(0, stored.version)][: len(whole)] == whole
+    assert stored.state.past.events(len(whole) - 1, stored.version)[-1].content == "new"
 
 
 def test_why_an_event_was_taken_back(history: History):

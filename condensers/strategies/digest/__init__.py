@@ -1,0 +1,155 @@
+"""A summary without a model: a digest of the facts in the events, deterministic and bounded.
+
+A digest is a fold over all forgotten events of the log, never over the last digest: a digest that had little room says
+nothing about what the next one can say. It is a text of headings and lines. A line ends with the id of the event that
+says it, so that the event can be read again.
+
+    # Digest of 57 events
+    ## Asked by the user
+    - fix the date parser; no new dependencies [1]
+    ## Files changed
+    - (3 earlier left out)
+    - src/dates.py: edited (4 changes); last: def parse_week(text): [52]
+    ## Commands run
+    - `pytest -q` → exit 1 [56]
+
+``fold.py`` is the fold, ``facts.py`` what calls do and how they end, ``commands.py`` commands of a shell, ``words.py``
+whose words a text holds, ``names.py`` names, ``layout.py`` the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+
+from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
+from foldlog.condensers.models.estimate import ESTIMATE, counting
+from foldlog.condensers.strategies.digest.fold import TITLE
+from foldlog.condensers.strategies.digest.fold import Digest as Digest
+from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, ids_in, ids_of, text_of
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
+from foldlog.eventstore import Event, Retraction
+from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept
+
+_LENGTH_MIN = 500
+"""The least ``max_length`` that a user may set."""
+
+_TOKENS = 32_000
+"""How many tokens a View may have besides its head where no limit of any kind is known: few models take less."""
+
+_MEMORY = "digest"
+"""The name of the last fold in the memory of a View's past."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DigestCondenser(SummarizingCondenser):
+    """Summarizes without a model, from the forgotten events: requests, steps, files, errors, commands, names."""
+
+    type = "digest"
+
+    max_size: int | None = setting(
+        None,
+        "a View with more events is condensed, to a third of this number; by default no number: only tokens count, up "
+        f"to the limit, or to {_TOKENS:,} besides the head if none is known",
+        ge=2,
+    )
+    max_length: int = setting(20_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
+
+    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
+        return self._summary_of(Digest.of(events))
+
+    def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
+        return self._summary_of(digest_of(view, view[span]))
+
+    def _summary_of(self, digest: Digest) -> Summary:
+        def shorter(text: str) -> str | None:
+            most = max(LENGTH_LEAST, len(text) * 2 // 3)
+            return text_of(digest, most) if len(text) > LENGTH_LEAST else None
+
+        return Summary(text_of(digest, self.max_length), shorter=shorter)
+
+    def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
+        """Return how much a condensation is needed now. Nothing fails for want of one that no known limit asks for."""
+        required = super().condensation_requirement(view, agent_llm)
+        if view.unhandled_condensation_request or super().limits(counting(agent_llm))[1] is not None:
+            return required
+        return required and Requirement.SOFT
+
+    def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        if self.max_size is not None or super().limits(counting(agent_llm))[1] is not None:
+            return super().overrun(view, counting(agent_llm))
+        sums = ESTIMATE.token_sums(view)
+        limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]  # so half of them are left for the tail
+        seen = any(map(begins_reply, view.events))  # before the agent's first reply no event has been shown to it
+        return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and seen else None
+
+    def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
+        """Return the most events and tokens of a View that is not condensed; these besides the head if unknown."""
+        known = super().limits(counting(agent_llm))[1]
+        return self.max_size, _TOKENS if known is None and self.max_size is None else known
+
+    def _tails(self, view: View, due: Set[Reason]) -> list[int]:
+        """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and takes more room."""
+        return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
+
+
+def default_condenser(
+    *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
+) -> DigestCondenser:
+    """Return the digest of a user who chooses no condenser: it works offline, costs nothing and is deterministic. It
+    condenses by size, by tokens and on request. See ``docs/decisions/0050-defaults-of-condensers.md``.
+    """
+    return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """A digest of the events before the id ``stop`` but those that the View ``shown`` there. ``newest`` is the last
+    event that was folded in.
+    """
+
+    digest: Digest
+    stop: int = 0
+    shown: Set[int] = frozenset()
+    newest: Event | None = None
+
+    def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
+        """Return whether a fold that goes on from here up to ``stop`` has the events that one from the start has."""
+        if self.stop > stop or self.newest is None or self.shown != {place for place in shown if place < self.stop}:
+            return False
+        place = self.newest.id
+        return [*past.events(place, place + 1)] == [self.newest]  # an append that was rolled back left another
+
+
+def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
+    """Return the digest of all events of the log that ``view`` does not show once ``forgotten`` are gone, up to the
+    last of these.
+
+    The fold goes on from that of the last condensation, if the memory of the View's past has it. Cost: the events since
+    then, else those of the log. Raises what ``PastLog.events`` raises.
+    """
+    going = {event.id for event in forgotten}
+    past, version = view.state.past, view.version
+    if past is None:  # a View that was made by hand
+        return Digest.of(event for event in view if event.id in going)
+    stop = max(going) + 1
+    shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)
+    last = past.memory.get(_MEMORY)
+    if not isinstance(last, _Folded) or not last.goes_on(past, stop, shown):
+        last = _Folded(Digest())
+    events = past.events(last.stop, version)
+    if last.stop and any(isinstance(event, Retraction) for event in events):
+        last = _Folded(Digest())
+        events = past.events(0, version)
+    kept = intervals_kept(events, version)
+    new = [event for event in events if event.id < stop and event.id not in shown and contains(kept, event.id)]
+    digest = last.digest.plus(new)
+    past.memory[_MEMORY] = _Folded(digest, stop, shown, new[-1] if new else last.newest)
+    return digest
+
+
+def left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
+    """Return the ids of the events of which the digest ``text`` leaves out a line; empty for another text. Cost: as
+    ``digest_of``.
+    """
+    return ids_of(digest_of(view, forgotten)) - ids_in(text) if text.startswith(TITLE) else set()

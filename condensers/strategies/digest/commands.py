@@ -1,0 +1,181 @@
+"""Read commands of a shell: which files one changes, whether it only reads, and whether one covers another."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from posixpath import basename, isabs, join
+from typing import NamedTuple
+
+_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)(?:^\s*\2\s*$|\Z)", re.DOTALL | re.MULTILINE)
+_SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
+_OPERATORS = "();<>|&\n"
+_QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
+_SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
+"""Signs that stand for operators within quotations while a command is parsed, and back."""
+_ASSIGNED = re.compile(r"\w+=")
+_PATH = re.compile(r"[~\w./\\:@+ -]*[\w/]")
+"""What a path may look like that a command names: no pattern, no variable, no piece of a program."""
+_READ_MAX = 20_000
+"""The number of characters of a command that are read, without its documents."""
+
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
+_NEXT_COMMAND = re.compile(r"&&|\|\||[;|\n]")
+_READS = re.compile(
+    r"(?:cd|cat|head|tail|sed -n|grep|rg|ls|find|wc|nl|tree|pwd|file|stat|which|cut|sort|uniq|echo|open|goto|scroll_\w+"
+    r"|search_\w+|find_file|git (?:log|status|show|diff|grep|blame|ls-files))(?:\s|\Z)"
+)
+_WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
+_CHECKS = re.compile(
+    r"(?:py|go|c|unit)?tests?|(?:test|check|lint|build)[:-]\w+|check|lint|build|compile|tsc|mypy|vet|clippy|ruff|eslint"
+    r"|jest|vitest|make|gradlew|verify|fmt"
+)
+_NO_CHECKS = frozenset(
+    ("cd", "echo", "git", "cat", "ls", "rm", "mkdir", "grep", "rg", "find", "cp", "mv", "sed", "which")
+)
+_ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
+
+
+class FileChange(NamedTuple):
+    """A file that a call changed, what was done to it, and a telling line of its new text."""
+
+    path: str
+    deed: str
+    line: str = ""
+
+
+class _Simple(NamedTuple):
+    """One simple command: its words, and the files into which it writes its output."""
+
+    words: list[str]
+    targets: list[str]
+
+
+def bare(command: str) -> str:
+    """Return a command without the shell that runs it."""
+    return _SHELL.sub("", command.strip())
+
+
+def only_reads(command: str) -> bool:
+    """Return whether a command only reads files or searches them, so that it can be run again."""
+    unquoted = _HARMLESS.sub("", _QUOTED.sub("", command))
+    return not _WRITES.search(unquoted) and all(_READS.match(part.strip()) for part in _NEXT_COMMAND.split(unquoted))
+
+
+def checks(command: str) -> bool:
+    """Return whether a command tests or builds what was written."""
+    return any(map(_is_check, _parsed(bare(command))))
+
+
+def _is_check(simple: _Simple) -> bool:
+    words = simple.words[:4]
+    program = basename(words[0]) if words else ""
+    return program not in _NO_CHECKS and any(_CHECKS.fullmatch(word.lstrip("./")) for word in (program, *words[1:]))
+
+
+def commit_message(command: str) -> str:
+    """Return the first line of the message of a commit that a command makes; empty if it makes none."""
+    for simple in _parsed(bare(command)):
+        if simple.words[:2] == ["git", "commit"] or (simple.words[:1] == ["git"] and "commit" in simple.words[:4]):
+            after = [*simple.words[2:], "", ""]
+            place = next((place for place, word in enumerate(after) if re.fullmatch(r"-\w*m|--message", word)), -2)
+            document = _DOCUMENT.search(command)
+            message = after[place + 1]
+            is_document = (document is not None and "<<" in message) or message.startswith("$(")
+            return first_line(document[3] if document and is_document else message)
+    return ""
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is equal, or runs the
+    same program over the same or more.
+    """
+    return wide == narrow or any(
+        bool(some) and some[:1] == others[:1] and all(any(part.startswith(word) for part in others) for word in some)
+        for some in _selections(wide)
+        for others in _selections(narrow)
+    )
+
+
+def _selections(command: str) -> Iterator[list[str]]:
+    """Yield the program and the selecting words of each simple command that checks something."""
+    for simple in _parsed(bare(command)):
+        words = [_ANY.sub("", word) for word in simple.words if not word.startswith("-") and " " not in word]
+        if words and _is_check(simple):
+            yield words
+
+
+def changes_by(command: str) -> Iterator[FileChange]:
+    """Yield the files that a command changes by what its words say: redirections, ``sed -i``, ``mv`` and the like."""
+    text = bare(command)
+    documents = [found[3] for found in _DOCUMENT.finditer(text)]
+    directory = ""
+    for simple in _parsed(text):
+        words = simple.words
+        if words[:1] == ["cd"] and len(words) > 1:
+            directory = join(directory, words[1])
+            continue
+        written = first_line(documents[0]) if documents else ""
+        changes = [FileChange(target, "written", written) for target in simple.targets]
+        for change in (*changes, *_changed(words)):
+            path = change.path if isabs(change.path) or change.path[1:2] == ":" else join(directory, change.path)
+            if _PATH.fullmatch(path) and not path.startswith("/dev/"):
+                yield change._replace(path=path)
+
+
+def _changed(words: list[str]) -> Iterator[FileChange]:
+    if words[:1] == ["git"]:
+        words = words[1:] if words[1:2] and words[1] in ("mv", "rm") else []
+    program = basename(words[0]) if words else ""
+    options = [word for word in words[1:] if word.startswith("-")]
+    files = [word for word in words[1:] if word and not word.startswith("-")]
+    if program in ("sed", "perl") and any(re.match(r"-\w*i|--in-place", option) for option in options):
+        script = not any(option in ("-e", "-f") for option in options) or program == "perl"
+        script_line = files[0][:80] if script and files else ""
+        yield from (FileChange(path, f"edited by {program}", script_line) for path in files[1:])
+    elif program in ("mv", "cp") and len(files) == 2:
+        source, target = files
+        target = target + basename(source) if target.endswith("/") else target
+        if program == "mv":
+            yield FileChange(source, f"moved to {target}")
+        yield FileChange(target, f"{'moved' if program == 'mv' else 'copied'} from {source}")
+    elif program in ("rm", "touch", "tee"):
+        deed = {"rm": "deleted", "touch": "created", "tee": "written"}[program]
+        yield from (FileChange(path, deed) for path in files)
+
+
+def _parsed(text: str) -> list[_Simple]:
+    """Return the simple commands of a text of the shell. What is not understood is left out."""
+    without_documents = _DOCUMENT.sub(lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text)
+    quoted = _QUOTED.sub(lambda found: found[0].translate(_QUOTED_SIGNS), without_documents[:_READ_MAX])
+    lexer = shlex.shlex(quoted, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters, lexer.escape = " \t\r", True, "", ""
+    found = [_Simple([], [])]
+    into = ""
+    try:
+        for token in lexer:
+            word = token.translate(_SIGNS)
+            if token and not token.strip(_OPERATORS):
+                is_arrow = found[-1].words[-1:] in (["-"], ["="])  # of a program within the command
+                into = (
+                    word
+                    if ">" in word and not is_arrow and "&" not in word.replace("&>", "") and "(" not in word
+                    else ""
+                )
+                if not into and not word.startswith((">&", "<")):
+                    found.append(_Simple([], []))
+            elif into:
+                found[-1].targets.append(word)
+                into = ""
+            elif found[-1].words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
+                found[-1].words.append(word)
+    except ValueError:
+        pass  # a quotation does not end: what stands before it was understood
+    return found
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that says something."""
+    return next((line.strip() for line in text.splitlines() if sum(map(str.isalnum, line)) > 2), "")

@@ -1,0 +1,188 @@
+"""Facts about calls and their results, taken from the events alone: deterministic, without a model.
+
+A tool is recognized by its arguments, because every runtime names its tools differently. A command is a text under
+``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key, and counts as changed if the call
+gives it new text; a patch names its files wherever it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from foldlog._values import named_in, texts_in
+from foldlog.condensers.prompts.rendering import clipped, readable
+from foldlog.condensers.strategies.digest.commands import FileChange, bare, changes_by, first_line, only_reads
+from foldlog.condensers.strategies.digest.words import EXIT_CODE, error_line, exit_code_in, unwrapped
+from foldlog.eventstore import Observation
+from foldlog.projections import words_of
+
+
+class Section(StrEnum):
+    """A section of a digest, with its heading; sections appear in this order."""
+
+    ORDERS = "Standing orders"
+    ASKED = "Asked by the user"
+    TASKS = "Tasks"
+    BUILT = "Built so far"
+    CHANGED = "Files changed"
+    ERRORS = "Errors still open"
+    RAN = "Commands run"
+    CALLED = "Other calls"
+    SAID = "Said by the agent"
+    READ = "Read and searched"
+    SHOWN = "Shown by the environment"
+    SEEN = "Lines with names"
+    NAMES = "Names"
+
+
+class Deed(NamedTuple):
+    """What a call does: the line that tells it, in its section; the files that it changes; its command."""
+
+    section: Section
+    text: str
+    changes: tuple[FileChange, ...] = ()
+    command: str = ""
+
+
+class CallOutcome(NamedTuple):
+    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing."""
+
+    failed: bool
+    exit_code: int | None
+    error: str
+
+
+_PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
+_COMMANDS = ("command", "cmd", "code", "script")
+_DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
+_NEW_TEXTS = ("new_str", "new_string", "file_text", "content", "contents", "new_source", "edits", "diff")
+_OLD_TEXTS = ("old_str", "old_string")
+_CHANGING = frozenset({"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"})
+_TASK_LISTS = ("task_list", "todos", "tasks", "plan")
+_WORDS = ("thought", "message", "final_thought")
+_ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
+_EXIT_UNKNOWN = -1
+
+_DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
+"""The line of a command after which a text follows that is not a command."""
+_PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
+_MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
+_PATCH = "*** Begin Patch"
+_ADDED = re.compile(r"^\+(?!\+\+ )(.*\w{3}.*)$", re.MULTILINE)
+_DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
+_RAN_MAX, _LINE_MAX = 200, 90
+
+
+def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
+    """Return what a call does, or None for a call that only says something or keeps tasks."""
+    if arguments.keys() <= {*_WORDS, *_ASIDES} or task_list(arguments) is not None:
+        return None
+    if patches := [text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text]:
+        changes = tuple(change for text in patches for change in _patched(text))
+        return Deed(Section.CHANGED, ", ".join(change.path for change in changes) or "a patch", changes)
+    path = one_line(_first_text(arguments, _PATHS))
+    if path:
+        verbs = {tool.lower(), str(arguments.get("command", "")).lower()}
+        texts = [text for name, text in named_in(arguments) if name in _NEW_TEXTS]
+        if verbs & _CHANGING or texts:
+            return Deed(Section.CHANGED, path, (_edit(path, verbs, texts, arguments),))
+        return Deed(Section.READ, path)
+    command = _first_text(arguments, _COMMANDS)
+    if command:
+        directory = one_line(_first_text(arguments, _DIRECTORIES))
+        text = f"`{_command(command).replace('`', chr(39))}`" + (f" in {directory}" if directory else "")
+        reads = only_reads(bare(command))
+        is_shell = not isinstance(arguments.get("code"), str)
+        changes = tuple(changes_by(command)) if is_shell and not reads else ()
+        return Deed(Section.READ if reads else Section.RAN, text, changes, command)
+    shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
+    return Deed(Section.CALLED, one_line(f"{tool} {readable(shown)}"))
+
+
+def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
+    """Return the change that an editor's tool makes, with the first line that is new."""
+    replaced = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
+    old = set(map(str.strip, replaced.splitlines()))
+    new = "\n".join(line for text in texts for line in text.splitlines() if line.strip() not in old)
+    deed = "written" if verbs & {"write", "create"} else "deleted" if "delete" in verbs else "edited"
+    return FileChange(path, deed, clipped(first_line(new), _LINE_MAX))
+
+
+def _patched(text: str) -> Iterator[FileChange]:
+    if "\n" not in text:
+        text = text.replace("\\n", "\n")
+    places = [*_PATCHED.finditer(text)]
+    for found, after in zip(places, [*places[1:], None], strict=True):
+        part = text[found.end() : after.start() if after else len(text)]
+        added, moved = _ADDED.search(part), _MOVED.search(part)
+        line = clipped(added[1].strip(), _LINE_MAX) if added else ""
+        if moved:
+            yield FileChange(found[2], f"moved to {moved[1]}")
+            yield FileChange(moved[1], f"moved from {found[2]}", line)
+        else:
+            yield FileChange(found[2], _DEEDS[found[1]], line)
+
+
+def outcome_of(observation: Observation) -> CallOutcome:
+    """Return how a call ended, as its result says it."""
+    text, code = unwrapped(words_of(observation.content))
+    exit_code = _exit_code(observation.extras, text) if code is None else code
+    failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
+    return CallOutcome(failed, exit_code, one_line(error_line(text)) if failed else "")
+
+
+def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
+    """Return the command's exit code, or None if it is unknown."""
+    code = exit_code_in(extras)
+    if not isinstance(code, int):
+        found = EXIT_CODE.search(text[-400:])
+        code = int(found[1]) if found else None
+    return None if code == _EXIT_UNKNOWN else code
+
+
+def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a call that only says something."""
+    if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
+        yield from (arguments[key] for key in _WORDS if isinstance(arguments.get(key), str))
+
+
+def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the status of each task, by its title; None if the call has no list of tasks."""
+    tasks = next((arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None)
+    if tasks is None:
+        return None
+    statuses: dict[str, str] = {}
+    for task in tasks:
+        if isinstance(task, dict):
+            title = task.get("title") or task.get("content") or task.get("step") or readable(task)
+            name = one_line(f"{task['id']}: {title}" if task.get("id") else str(title))
+            statuses[name] = one_line(str(task.get("status", "open")))
+    return statuses
+
+
+def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return the first of these arguments that is a text or a list of words; empty if there is none."""
+    for key in keys:
+        value = arguments.get(key)
+        if isinstance(value, list) and all(isinstance(word, str) for word in value):
+            value = " ".join(value)
+        if isinstance(value, str) and value.strip():
+            return value
+    return ""
+
+
+def _command(text: str) -> str:
+    """Return a command as one line, without the lines of a here-document."""
+    lines = bare(text).splitlines()
+    heredoc = next((place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines))
+    left_out = len(lines) - heredoc - 1
+    shown = one_line(" ".join(lines[: heredoc + 1]), _RAN_MAX)
+    return shown + (f" … ({left_out} lines)" if left_out > 0 else "")
+
+
+def one_line(text: str, length_max: int = 300) -> str:
+    """Return a text as one line, cut to ``length_max`` characters."""
+    return clipped(" ".join(text.split()), length_max)

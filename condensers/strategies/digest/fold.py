@@ -1,0 +1,371 @@
+"""The digest as a fold: each forgotten event changes what the digest says. The same events give the same digest,
+whether they are folded in at once or in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from foldlog._values import texts_in
+from foldlog.condensers.prompts.rendering import arguments_of, readable
+from foldlog.condensers.selection import ids_named
+from foldlog.condensers.strategies.digest.commands import FileChange, checks, commit_message, covers
+from foldlog.condensers.strategies.digest.facts import (
+    CallOutcome,
+    Deed,
+    Section,
+    deed_of,
+    one_line,
+    outcome_of,
+    task_list,
+    words_in_call,
+)
+from foldlog.condensers.strategies.digest.names import is_file, names_in
+from foldlog.condensers.strategies.digest.words import (
+    REJECTED,
+    command_in,
+    gist_of_output,
+    of_user,
+    orders_in,
+    question_in,
+    said_in_rejection,
+    unwrapped,
+    without_pasted,
+)
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    summary_id,
+)
+from foldlog.projections import words_of
+
+TITLE = "# Digest of "
+_SAID_MAX, _SHOWN_MAX = 3_000, 160
+_ANSWER_MAX = 30
+"""A user's message of at most this number of characters is shown with the question that it answers; words of the agent
+of this length conclude nothing.
+"""
+_CALLS_AFTER_ERROR = 30
+"""An error is no longer open if this number of other calls came after it: the agent works on something else."""
+_NAMES_MAX = 4_000
+"""How many names are remembered: more than the longest digest could show."""
+
+
+class DigestLine(NamedTuple):
+    """A line of a digest, and the event that says it."""
+
+    text: str
+    event_id: int
+
+
+class ChangedFile(NamedTuple):
+    """What was done to a file: the deeds in order, each once; how many times it was changed; a line of the newest
+    text; and the call that changed it last.
+    """
+
+    deeds: tuple[str, ...]
+    times: int
+    line: str
+    event_id: int
+
+
+class NamePlace(NamedTuple):
+    """Where a name stood last: the line and its event. ``is_used``: the user or the agent wrote it."""
+
+    line: str
+    event_id: int
+    is_used: bool
+
+
+class OpenError(NamedTuple):
+    """An open error: what failed, by which command or on which file, and how many calls came before it."""
+
+    text: str
+    event_id: int
+    subject: str
+    calls: int
+
+
+class _Pending(NamedTuple):
+    """A call without a result: what it does, and what was known of its files before."""
+
+    deed: Deed
+    event_id: int
+    files: dict[str, ChangedFile | None]
+
+
+@dataclass(slots=True)
+class Digest:
+    """What is to say of ``count`` forgotten events, each section by subject, oldest first.
+
+    ``earlier`` are texts of summaries that are no digests, by the ids of these summaries. ``check`` is the newest
+    command that tested or built the work.
+    """
+
+    count: int = 0
+    calls: int = 0
+    lines: dict[Section, dict[str, DigestLine]] = field(default_factory=lambda: {section: {} for section in Section})
+    files: dict[str, ChangedFile] = field(default_factory=dict)
+    errors: dict[str, OpenError] = field(default_factory=dict)
+    names: dict[str, NamePlace] = field(default_factory=dict)
+    earlier: dict[int, str] = field(default_factory=dict)
+    tasks: dict[str, str] = field(default_factory=dict)
+    check: DigestLine | None = None
+    said: DigestLine | None = None
+    """The agent's last words, until it does something."""
+    _pending: dict[object, _Pending] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Digest:
+        """Return the digest of these events. Cost: the events, once."""
+        return cls().plus(events)
+
+    def plus(self, events: Iterable[Event]) -> Digest:
+        """Return the digest of these events, in the order of their ids, after those of this digest, which stays as it
+        is. Cost: the events, and a copy of this digest's lines.
+        """
+        digest = replace(
+            self,
+            lines={section: lines.copy() for section, lines in self.lines.items()},
+            files=self.files.copy(),
+            errors=self.errors.copy(),
+            names=self.names.copy(),
+            earlier=self.earlier.copy(),
+            _pending={},  # a call is forgotten together with its result
+        )
+        for event in events:
+            digest._take(event)
+        return digest
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, CondensationAction):
+            self._take_condensation(event)
+            return
+        if not event.shown:
+            return
+        self.count += 1
+        match event:
+            case CondensationSummary():
+                self._quote(event.id, event.content)
+            case Message(source="user"):
+                self._take_request(event)
+            case Message(source="environment"):
+                self._take_answer(event)
+            case Message():
+                self._say(words_of(event.content), event.id)
+            case Annotation(origin=None):
+                self._note(Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX)
+            case Action(source="user" | "environment", thought=""):
+                return  # no model was sent it
+            case Action():
+                self._take_call(event)
+            case Observation():
+                self._take_result(event)
+        self._name(event)
+
+    # --- messages ---
+
+    def _take_condensation(self, event: CondensationAction) -> None:
+        """Quote the summary of another condenser. It replaces those on which it was built."""
+        if event.summary is None or event.summary.startswith(TITLE):
+            return
+        for event_id in ids_named(event, self.earlier):
+            del self.earlier[event_id]
+        self._quote(summary_id(event.id), event.summary)
+
+    def _quote(self, event_id: int, text: str) -> None:
+        if text.startswith(TITLE):
+            return
+        if quoted := "\n".join(filter(str.strip, text.splitlines())):
+            self.earlier[event_id] = quoted
+
+    def _take_request(self, event: Message) -> None:
+        self._finish()
+        words = of_user(words_of(event.content))
+        self._ask(words.asked, event.id)
+        for shown in words.shown:
+            self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+
+    def _take_answer(self, event: Message) -> None:
+        """Take the environment's message: the result of a command in the agent's words, if these ended with one."""
+        text, command = command_in(self.said.text) if self.said else ("", "")
+        if self.said and command:
+            call_id = self.said.event_id
+            self.lines[Section.SAID].popitem()
+            self._say(text, call_id)
+            self._take_deed(deed_of("run", {"command": command}), call_id, call_id)
+            self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
+            return
+        words = of_user(words_of(event.content))
+        for shown in (gist_of_output(words.asked), *words.shown):
+            self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+
+    def _ask(self, text: str, event_id: int) -> None:
+        asked = one_line(without_pasted(text), len(text) + 100)
+        if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
+            asked = f"{asked} (the agent had asked: {one_line(question)})"
+        self._note(Section.ASKED, asked, event_id, len(asked))
+        for order in orders_in(text):
+            self._note(Section.ORDERS, order, event_id)
+
+    def _say(self, text: str, event_id: int) -> None:
+        if text.strip():
+            self._note(Section.SAID, text, event_id, _SAID_MAX)
+            self.said = DigestLine(text, event_id)
+
+    def _finish(self) -> None:
+        """Move the agent's last words before those of the user to what was built: they conclude its work."""
+        said = self.lines[Section.SAID]
+        if self.said and self.calls and said and len(self.said.text) > _ANSWER_MAX:
+            subject = next(reversed(said))
+            if said[subject].event_id == self.said.event_id:
+                self.lines[Section.BUILT][subject] = said.pop(subject)
+
+    def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
+        """Add a line, or move it to the end if it is there."""
+        if line := one_line(text, length_max):
+            self._put(section, line, DigestLine(line, event_id))
+
+    def _put(self, section: Section, subject: str, line: DigestLine) -> None:
+        lines = self.lines[section]
+        lines.pop(subject, None)
+        lines[subject] = line
+
+    # --- calls ---
+
+    def _take_call(self, event: Action) -> None:
+        arguments = arguments_of(event)
+        if event.source == "agent":
+            self._say(words_of(event.thought), event.id)
+        for text in words_in_call(arguments):
+            self._say(text, event.id)
+        if (tasks := task_list(arguments)) is not None:
+            self._take_tasks(tasks, event.id)
+        self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
+
+    def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
+        done = ("completed", "done")
+        for name, status in tasks.items():
+            if status in done and self.tasks.get(name, "") not in done:
+                self._note(Section.BUILT, f"task done: {name}", event_id)
+        self.tasks = tasks
+        self.lines[Section.TASKS] = {name: DigestLine(f"[{status}] {name}", event_id) for name, status in tasks.items()}
+
+    def _take_deed(self, deed: Deed | None, event_id: int, call_id: object) -> None:
+        if deed is None:
+            return
+        self.said = None
+        self.calls += 1
+        self.errors = {name: error for name, error in self.errors.items() if self._is_recent(error)}
+        pending = _Pending(deed, event_id, {change.path: self.files.get(change.path) for change in deed.changes})
+        self._pending[event_id] = self._pending[call_id or event_id] = pending
+        for change in deed.changes:
+            self._change(change, event_id)
+        if deed.section is not Section.CHANGED:
+            self._put(deed.section, deed.text, DigestLine(deed.text, event_id))
+
+    def _is_recent(self, error: OpenError) -> bool:
+        return self.calls - error.calls < _CALLS_AFTER_ERROR
+
+    def _change(self, change: FileChange, event_id: int) -> None:
+        before = self.files.pop(change.path, ChangedFile((), 0, "", event_id))
+        deeds = (*(deed for deed in before.deeds if deed != change.deed), change.deed)
+        self.files[change.path] = ChangedFile(deeds, before.times + 1, change.line or before.line, event_id)
+
+    def _take_result(self, event: Observation) -> None:
+        pending = self._pending.get(event.cause) if event.cause in self._pending else self._pending.get(event.call_id)
+        outcome = outcome_of(event)
+        if event.is_error:
+            self._ask(said_in_rejection(words_of(event.content)), event.id)
+        if pending is None:
+            if outcome.error:
+                subject = one_line(event.tool)
+                self._open(subject, OpenError(f"{subject} → {outcome.error}", event.id, subject, self.calls))
+            return
+        deed = pending.deed
+        is_error = outcome.failed and bool(outcome.error)  # a search without a result says nothing
+        is_rejected = outcome.error == REJECTED
+        if is_rejected or (is_error and deed.section is Section.CHANGED):
+            self._undo(pending)
+        if is_rejected:
+            self.lines[deed.section].pop(deed.text, None)
+            self._put(Section.CALLED, deed.text, DigestLine(f"{deed.text} → {REJECTED}", event.id))
+        elif is_error and deed.section is Section.READ:
+            self.lines[Section.READ].pop(deed.text, None)
+        elif deed.section is not Section.CHANGED:
+            shows_code = deed.section is Section.RAN or (deed.section is Section.READ and outcome.exit_code)
+            ended = f" → exit {outcome.exit_code}" if shows_code and outcome.exit_code is not None else ""
+            self._put(deed.section, deed.text, DigestLine(deed.text + ended, event.id))
+        if is_error and not is_rejected and deed.section is not Section.READ:  # to look for a file is not to work on it
+            subject = deed.command or deed.text
+            self._open(subject, OpenError(f"{deed.text} → {outcome.error}", event.id, subject, self.calls))
+        if not is_error:
+            self._close(deed)
+        self._conclude(deed, outcome, event.id)
+
+    def _undo(self, pending: _Pending) -> None:
+        """Forget the changes of a call that failed."""
+        for path, before in pending.files.items():
+            self.files.pop(path, None)
+            if before is not None:
+                self.files[path] = before
+
+    def _open(self, subject: str, error: OpenError) -> None:
+        self.errors.pop(subject, None)
+        self.errors[subject] = error
+
+    def _close(self, deed: Deed) -> None:
+        """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote."""
+        written = {change.path for change in deed.changes}
+        whole = [change.path for change in deed.changes if change.deed == "written"]
+
+        def is_cured(error: OpenError) -> bool:
+            if error.subject in (deed.command, deed.text) or error.subject in written:
+                return True
+            if error.text.startswith("`") and any(path.rpartition("/")[2] in error.text for path in whole):
+                return True
+            return bool(deed.command) and covers(deed.command, error.subject)
+
+        self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
+
+    def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        """Note a check of the work, and a commit as a step that is done."""
+        if deed.section is Section.RAN and not deed.changes and checks(deed.command):
+            code = "" if outcome.exit_code is None else f" → exit {outcome.exit_code}"
+            self.check = DigestLine(
+                one_line(deed.text, 80) + (code or (" → failed" if outcome.failed else " → passed")), event_id
+            )
+        if not outcome.failed and (message := commit_message(deed.command)):
+            self._note(Section.BUILT, f"committed: {message}", event_id)
+
+    # --- names ---
+
+    def _name(self, event: Event) -> None:
+        """Remember the names in an event: what the agent and the user wrote, files in results, and code that was
+        read.
+        """
+        is_used, texts, is_code = True, list[str](), True
+        match event:
+            case Action():
+                texts = [words_of(event.thought), *texts_in(arguments_of(event))]
+            case Message():
+                is_used, texts = event.source != "environment", [words_of(event.content)]
+            case Observation():
+                pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
+                is_code = pending is not None and pending.deed.section is Section.READ
+                is_used, texts = False, [unwrapped(words_of(event.content))[0]]
+        for text in texts:
+            for name, line in names_in(text):
+                before = self.names.get(name)
+                if before or is_code or is_file(name):
+                    self.names.pop(name, None)
+                    self.names[name] = NamePlace(line, event.id, is_used or (before is not None and before.is_used))
+        for name in [*self.names][: max(0, len(self.names) - _NAMES_MAX)]:
+            del self.names[name]

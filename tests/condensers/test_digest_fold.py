@@ -1,0 +1,299 @@
+"""A digest is a fold over the forgotten events of the log: a short one takes nothing from the next, the work of a
+condensation is that of the new events, and a fold that goes on is the fold from the start.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+import foldlog
+from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of
+from foldlog.condensers.strategies.digest.commands import FileChange, changes_by, checks, commit_message, covers
+from foldlog.condensers.strategies.digest.facts import deed_of
+from foldlog.condensers.strategies.digest.layout import text_of
+from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.projections import View
+from tests.condensers.made import after, answer, call, message, pair, viewed
+from tests.condensers.scripted import Characters
+
+LENGTH = 6_000
+
+
+def told(*events, length=LENGTH):
+    return text_of(Digest.of(viewed(*events).events), length)
+
+
+def section(text, heading):
+    found = text.partition(f"## {heading}\n")[2].partition("\n\n")[0].splitlines()
+    return [re.sub(r" \[\d+\]$", "", line[2:]) for line in found]
+
+
+def files_known(text):
+    lines = section(text, "Files changed")
+    omitted = sum(int(found[1]) for line in lines if (found := re.fullmatch(r"\((\d+) earlier left out\)", line)))
+    return len([line for line in lines if "left out)" not in line]) + omitted
+
+
+def edit(number, path=None):
+    return pair(number, "Edit", path=path or f"/w/part_{number}.py", old_string="a = 1", new_string=f"a = {number}")
+
+
+def ran(number, command, exit_code, content="done"):
+    extras = {"metadata": {"exit_code": exit_code}}
+    return [call("bash", f"r{number}", command=command), answer(content, f"r{number}", extras=extras)]
+
+
+# --- the fold ---
+
+
+def summaries(view):
+    return [event.content for event in view if isinstance(event, CondensationSummary)]
+
+
+def test_a_digest_that_had_no_room_takes_nothing_from_the_next_one():
+    condenser, known, lengths = DigestCondenser(), [], []
+    view = viewed(message("mend them all"))
+    for number in range(40):
+        large = "x" * (1_700 if number == 20 else 60)
+        work = [*edit(number)[:1], replace(edit(number)[1], content=large)]
+        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(work)])
+        result = condenser.condense(view, Characters(2_500))
+        while not isinstance(result, View):
+            view = after(view, result)
+            (text,) = summaries(view)
+            known.append(files_known(text))
+            lengths.append(len(text))
+            result = condenser.condense(view, Characters(2_500))
+    assert known == sorted(known)
+    assert known[-1] >= 25
+    assert min(lengths) < max(lengths) / 2, f"one of them had no room: {lengths}"
+
+
+def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
+    folded = []
+    take = Digest._take
+    monkeypatch.setattr(Digest, "_take", lambda digest, event: (folded.append(event.id), take(digest, event)))
+    with foldlog.open("memory:", condenser=DigestCondenser(max_size=20)) as histories:
+        history = histories["c1"]
+        history.append(message("mend them all"))
+        for number in range(200):
+            history.append(edit(number))
+            history.prepare()
+        version = history.version()
+        last = summaries(history.view())[-1]
+        forgotten = set(range(version)) - {event.id for event in history.view()}
+    assert len(folded) <= version
+    assert len(set(folded)) == len(folded), "no event is folded twice"
+    assert files_known(last) >= 180
+    assert len(forgotten) > 380
+
+
+def test_a_fold_that_goes_on_is_the_fold_from_the_start():
+    with foldlog.open("memory:", condenser=DigestCondenser(max_size=16)) as histories:
+        history = histories["c1"]
+        for number in range(60):
+            history.append([message(f"do {number}"), *edit(number)] if number % 7 == 0 else edit(number))
+            view = history.prepare()
+            if number == 30:
+                history.retract(history.version() - 6)
+            going = view[1 : view.cut_points[len(view.cut_points) // 2]]
+            if any(event.id >= 0 for event in going):
+                fresh = View.from_events(history.events())
+                kept = {event.id for event in history.view()}
+                assert {event.id for event in fresh} == kept
+                ids = {event.id for event in going} & kept
+                both = [
+                    digest_of(each, [event for event in each if event.id in ids]) for each in (history.view(), fresh)
+                ]
+                assert text_of(both[0], LENGTH) == text_of(both[1], LENGTH)
+
+
+def test_a_redacted_event_is_in_no_later_digest():
+    with foldlog.open("memory:", condenser=DigestCondenser(max_size=12)) as histories:
+        history = histories["c1"]
+        history.append(message("never tell anybody of the_secret_kite, please"))
+        for number in range(12):
+            history.append(edit(number))
+            history.prepare()
+        assert "the_secret_kite" in str(
+            summaries(history.view()) + [event.content for event in history.view() if event.id == 0]
+        )
+        history.redact(0, reason="asked for")
+        for number in range(12, 40):
+            history.append(edit(number))
+            history.prepare()
+        assert "the_secret_kite" not in str(summaries(history.view())[-1:])
+
+
+# --- files ---
+
+PATCH = (
+    "*** Begin Patch\n*** Update File: src/a.py\n@@ def f():\n-x\n+y = fly(kite)\n"
+    "*** Add File: b.py\n+new = 1\n*** End Patch"
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": ["apply_patch", PATCH]},
+        {"command": ["bash", "-lc", f"cd /w && apply_patch <<'EOF'\n{PATCH}\nEOF"]},
+        {"cmd": f"apply_patch <<'EOF'\n{PATCH}\nEOF"},
+        {"input": PATCH},
+        {"input": PATCH.replace("\n", "\\n")},
+    ],
+)
+def test_a_patch_names_its_files_wherever_it_stands(arguments):
+    text = told(pair(1, "shell", **arguments))
+    assert section(text, "Files changed") == ["src/a.py: edited; last: y = fly(kite)", "b.py: created; last: new = 1"]
+    assert "Commands run" not in text
+
+
+def test_a_patch_moves_and_deletes_files():
+    patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n+xyz = 10\n*** Delete File: c.py\n*** End Patch"
+    deed = deed_of("apply_patch", {"input": patch})
+    assert deed.changes == (
+        FileChange("a.py", "moved to b.py"),
+        FileChange("b.py", "moved from a.py", "xyz = 10"),
+        FileChange("c.py", "deleted"),
+    )
+
+
+@pytest.mark.parametrize(
+    "command, files",
+    [
+        ("cat > a.py <<'EOF'\nimport kite\nEOF", {"a.py": "written"}),
+        ("cd /w/x && echo one >> notes.txt 2>/dev/null", {"/w/x/notes.txt": "written"}),
+        ("make 2>&1 | tee out.log", {"out.log": "written"}),
+        ("sed -i '' 's/a/b/' x.go y.go", {"x.go": "edited by sed", "y.go": "edited by sed"}),
+        ("perl -pi -e 's/a/b/' x.go", {"x.go": "edited by perl"}),
+        (
+            "git mv a.py lib/ && git rm old.py",
+            {"a.py": "moved to lib/a.py", "lib/a.py": "moved from a.py", "old.py": "deleted"},
+        ),
+        ("cp a b; rm -f c; touch d", {"b": "copied from a", "c": "deleted", "d": "created"}),
+        ("echo hi > C:\\w\\a.txt", {"C:\\w\\a.txt": "written"}),
+        ("bash -lc 'echo 1 > a.txt'", {}),
+        ("grep '>' a.py && awk '$1 > 2' b.txt", {}),
+        ("echo 'it is > open", {}),
+    ],
+)
+def test_a_command_changes_the_files_that_its_words_name(command, files):
+    assert {change.path: change.deed for change in changes_by(command)} == files
+
+
+def test_a_notebook_and_an_editor_of_many_places_change_files():
+    text = told(
+        pair(1, "NotebookEdit", notebook_path="C:\\w\\kite.ipynb", new_source="fly(kite)"),
+        pair(2, "MultiEdit", file_path="a.py", edits=[{"old_string": "x = 1", "new_string": "x = 1\nwind = 2"}]),
+        pair(3, "Edit", file_path="a.py", old_string="wind = 2", new_string="wind = 3"),
+        ran(4, "pytest -q", 0),
+        pair(5, "Write", file_path="b.py", contents="rain = 1"),
+    )
+    assert section(text, "Files changed") == [
+        "C:\\w\\kite.ipynb: edited; last: fly(kite)",
+        "a.py: edited (2 changes); last: wind = 3",
+        "b.py: written; not checked since; last: rain = 1",
+    ]
+    assert section(text, "Built so far") == ["last check: `pytest -q` → exit 0"]
+
+
+# --- what was built ---
+
+
+def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_request():
+    text = told(
+        message("fly the kite"),
+        pair(1, "TodoWrite", todos=[{"content": "fold it", "status": "in_progress"}]),
+        edit(2),
+        pair(3, "TodoWrite", todos=[{"content": "fold it", "status": "completed"}]),
+        ran(4, "git add -A && git commit -qm \"$(cat <<'EOF'\nkite: fold it\n\nMore.\nEOF\n)\"", 0),
+        message("The kite is folded, and it flies well.", "agent"),
+        message("now paint it"),
+        message("I will.", "agent"),
+    )
+    assert section(text, "Built so far") == [
+        "task done: fold it",
+        "committed: kite: fold it",
+        "The kite is folded, and it flies well.",
+    ]
+    assert section(text, "Said by the agent") == ["I will."]
+
+
+@pytest.mark.parametrize(
+    "command, message",
+    [
+        ("git commit -m 'one: two' && make", "one: two"),
+        ('cd /w && git commit --amend -am "three"', "three"),
+        ("git commit", ""),
+        ("git log -m x", ""),
+    ],
+)
+def test_a_commit_is_known_by_its_message(command, message):
+    assert commit_message(command) == message
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    "narrow, wide, is_cured",
+    [
+        ("go test -run A ./kite", "go test -run 'A.*' ./kite", True),
+        ("go test -run A ./kite", "go test ./...", True),
+        ("pytest tests/test_a.py::test_b -q", "cd /w && pytest tests/test_a.py", True),
+        ("npm test -- kite 2>&1 | tail -5", "npm test", True),
+        ("go test ./...", "go test ./kite", False),
+        ("pytest tests/test_a.py", "pytest tests/test_b.py", False),
+        ("make kite", "ls", False),
+    ],
+)
+def test_an_error_is_open_until_the_same_or_a_wider_command_succeeds(narrow, wide, is_cured):
+    assert covers(wide, narrow) == is_cured
+    text = told(ran(1, narrow, 1, "E  torn"), ran(2, wide, 0))
+    assert ("Errors still open" not in text) == is_cured
+
+
+def test_an_error_is_closed_where_its_file_is_written_anew_and_a_search_without_a_result_is_none():
+    failed = ran(1, "python kite.py", 1, "kite.py:3: NameError: wind")
+    assert "Errors still open" in told(failed)
+    assert "Errors still open" not in told(failed, pair(2, "Write", file_path="/w/kite.py", content="wind = 1"))
+    assert "Errors still open" in told(failed, pair(2, "Write", file_path="/w/rain.py", content="wind = 1"))
+    missing = [call("Read", "r", file_path="/w/no.py"), Observation(content="no such file", call_id="r", is_error=True)]
+    assert "Errors still open" not in told(missing)
+
+
+# --- what was asked ---
+
+
+def test_a_pasted_text_is_one_line_with_its_length():
+    log = "\n".join(f"2026-01-0{n % 9} 12:00:{n:02} ERROR kite[{n}]: never=1 {{x: {n}}}" for n in range(20))
+    text = told(message(f"It fails like this:\n{log}\nPlease mend the kite for me."))
+    (asked,) = section(text, "Asked by the user")
+    assert asked.startswith("It fails like this: (pasted text of ")
+    assert asked.endswith("Please mend the kite for me.")
+    assert "Standing orders" not in text
+    listed = "Do this:\n" + "\n".join(f"- paint the kite in colour {n} and let it fly" for n in range(20))
+    assert section(told(message(listed)), "Asked by the user") == [" ".join(listed.split())]
+
+
+def test_commands_that_check_are_those_that_test_or_build():
+    for command in (
+        "go test ./...",
+        "npm run lint",
+        "cargo build",
+        "mise run test:ci",
+        "./gradlew test",
+        "python -m pytest",
+    ):
+        assert checks(command), command
+    for command in ("cd /w/test-kite", "echo test", "git commit -m 'test it'", "cat test", "ls build"):
+        assert not checks(command), command
+
+
+def test_the_words_of_a_call_by_the_user_are_no_request():
+    action = Action(tool="run", arguments={"command": "make"}, source="user", call_id="u")
+    assert "Asked by the user" not in told(action, answer("ok", "u"), Message(source="agent", content="done"))
