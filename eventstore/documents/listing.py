@@ -167,6 +167,11 @@ def _shown(database: Database, reader: Reader, one: ListedConversation) -> Recen
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
     record = one.attributes
+    if one.is_record_missing:
+        found = database.find_key(reader, one.key)
+        with suppress(KeyUnavailable):
+            return None if found is None else newest_value(ReadTransaction(reader, found, database), ATTRIBUTES)
+        return None
     if not isinstance(record, Record):
         return record if record or one.version == _WITH_KEY else {}
     codec = RowCodec(one.id, None, NOTHING_PENDING)

@@ -237,9 +237,9 @@ class Reader(ABC):
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
-                None if attributes[0] is None else as_record(attributes),
+                None if attributes[0] is None else as_record(attributes), is_missing == 1,
             ))
-            for key, name, created_at, encrypted, at, version, *attributes in found
+            for key, name, created_at, encrypted, at, version, is_missing, *attributes in found
         ]  # fmt: skip
 
     @abstractmethod

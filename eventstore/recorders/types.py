@@ -231,7 +231,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 class ListedConversation(NamedTuple):
     """A conversation in a list: when it was active last, and its version, both as of when it was listed. ``attributes``
-    is the record that holds its attributes, if it has any, or these.
+    is the record that holds its attributes, if it has any, or these; ``is_record_missing``: it has attributes.
     """
 
     key: int
@@ -241,6 +241,7 @@ class ListedConversation(NamedTuple):
     at: int
     version: int
     attributes: Record | Mapping[str, Any] | None
+    is_record_missing: bool = False
 
 
 class Fork(NamedTuple):

@@ -254,6 +254,33 @@ def test_lists_are_right_whoever_writes_and_lists_at_once(histories: Histories):
         assert {(one.id, one.version) for one in found} == {(f"{name}{n}", 3) for n in range(6)}
 
 
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("deleted", ["the records", "all of the list"])
+def test_what_a_list_keeps_can_be_deleted(tmp_path: Path, keys: KeyRing | None, deleted: str):
+    path = tmp_path / "history.db"
+
+    def listed(histories: Histories) -> list[object]:
+        pages = [histories.list(wanted, age_max_s=0).conversations for wanted in ({"user": "ann"}, {})]
+        return [(one.id, dict(one.attributes or {}), one.version) for page in pages for one in page]
+
+    with open_store(f"sqlite:///{path}", keys=keys) as store, Histories(store) as histories:
+        for name, user in (("a", "ann"), ("b", "bob")):
+            histories.create(name, {"user": user, "title": f"T{name}"}).append(said("x"))
+        histories["c"].append(said("x"))
+        before = listed(histories)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("DELETE FROM records WHERE projection = 'attributes'").rowcount == 2
+        if deleted == "all of the list":
+            connection.execute("DELETE FROM listing")
+            connection.execute("DELETE FROM listed")
+            connection.execute("DELETE FROM store WHERE name = 'listed'")
+    with open_store(f"sqlite:///{path}", keys=keys) as store, Histories(store) as histories:
+        assert listed(histories) == before
+    if keys is not None and deleted == "the records":
+        with open_store(f"sqlite:///{path}") as store, Histories(store) as histories:
+            assert [one.attributes for one in histories.list().conversations] == [{}, None, None]
+
+
 @pytest.mark.parametrize("keys", [None, KEYS])
 @pytest.mark.parametrize(
     "change",

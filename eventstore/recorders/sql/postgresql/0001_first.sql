@@ -132,7 +132,8 @@ CREATE TABLE {schema}.attached (
 );
 CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding);
 
--- What projections keep beside the events. All of it can be deleted and rebuilt.
+-- What projections keep beside the events. Rows can be deleted: they are made again, or what they
+-- say is read from the events.
 CREATE TABLE {schema}.records (
     conversation bigint NOT NULL,
     projection   bytea NOT NULL,
@@ -154,10 +155,11 @@ CREATE TABLE {schema}.tracking (
     PRIMARY KEY (application, notification_id)
 );
 
--- Conversations by attribute and by last activity, as a process last found them. All of it can be deleted and is
--- made again from the events. A row is written when attributes change and when somebody lists conversations, never at
--- another append. A digest stands for one attribute, keyed in an encrypted conversation; 16 zero bytes stand for all
--- conversations. Version -1: to be listed again; -2: to be listed by a process that has its key.
+-- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change
+-- and when somebody lists conversations, never at another append. To have all made again from the events, delete the rows
+-- of listing and listed, the records 'attributes', and the value 'listed' in facts. A digest stands for one attribute,
+-- keyed in an encrypted conversation; 16 zero bytes stand for all conversations. Version -1: to be listed again; -2: to be
+-- listed by a process that has its key.
 CREATE TABLE {schema}.listing (
     conversation bigint PRIMARY KEY,
     at           bigint NOT NULL,

@@ -232,7 +232,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
 
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
-       r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
+       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM (
     SELECT * FROM {schema}.listed d
     WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (

@@ -103,7 +103,8 @@ CREATE TABLE attached (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
 
--- What projections keep beside the events. All of it can be deleted and rebuilt.
+-- What projections keep beside the events. Rows can be deleted: they are made again, or what they
+-- say is read from the events.
 CREATE TABLE records (
     conversation INTEGER NOT NULL,
     projection   TEXT NOT NULL,
@@ -123,10 +124,11 @@ CREATE TABLE tracking (
     PRIMARY KEY (application, notification_id)
 ) STRICT, WITHOUT ROWID;
 
--- Conversations by attribute and by last activity, as a process last found them. All of it can be deleted and is
--- made again from the events. A row is written when attributes change and when somebody lists conversations, never at
--- another append. A digest stands for one attribute, keyed in an encrypted conversation; 16 zero bytes stand for all
--- conversations. Version -1: to be listed again; -2: to be listed by a process that has its key.
+-- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change
+-- and when somebody lists conversations, never at another append. To have all made again from the events, delete the rows
+-- of listing and listed, the records 'attributes', and the value 'listed' in store. A digest stands for one attribute,
+-- keyed in an encrypted conversation; 16 zero bytes stand for all conversations. Version -1: to be listed again; -2: to be
+-- listed by a process that has its key.
 CREATE TABLE listing (
     conversation INTEGER PRIMARY KEY,
     at           INTEGER NOT NULL,

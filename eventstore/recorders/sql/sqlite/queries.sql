@@ -338,7 +338,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
 
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
-       r.version, r.code, r.base, r.body, r.encoding, r.checksum
+       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.base, r.body, r.encoding, r.checksum
 FROM listed d
 CROSS JOIN listing l ON l.conversation = d.conversation
 CROSS JOIN conversations c ON c.key = d.conversation
