@@ -233,7 +233,12 @@ class History:
 
         asked_at, given = self._asked_at, [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, given)):
-            return self._append_after_a_view(given, partial(append, version=expected_version))
+            noted = None if self._shown_at is None else _noting(given, self._shown_at)
+            if noted is None:
+                return append(appended, expected_version)
+            recorded = append(noted, expected_version)
+            self._shown_at = None
+            return recorded
         version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
             recorded = append(_answering(given, asked_at, version), version)
@@ -242,18 +247,6 @@ class History:
                 raise
             recorded = append(_answering(given, asked_at, None), ANY_VERSION)
         self._asked_at = self._shown_at = None
-        return recorded
-
-    def _append_after_a_view(
-        self, events: Sequence[Event], append: Callable[[Sequence[Event]], tuple[Recorded, ...]]
-    ) -> tuple[Recorded, ...]:
-        """Append events without a reply. The first shown one behind a View that a step returned notes the View."""
-        place = next((place for place, event in enumerate(events) if event.shown), None)
-        if self._shown_at is None or place is None:
-            return append(events)
-        noted = structs.replace(events[place], meta={**events[place].meta, SHOWN: self._shown_at})
-        recorded = append([*events[:place], noted, *events[place + 1 :]])
-        self._shown_at = None
         return recorded
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
@@ -890,6 +883,15 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
     return events
+
+
+def _noting(events: Sequence[Event], shown_at: int) -> list[Event] | None:
+    """Return events of which the first shown one notes the View that a step returned before them; None without one."""
+    for place, event in enumerate(events):
+        if event.shown:
+            noted = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
+            return [*events[:place], noted, *events[place + 1 :]]
+    return None
 
 
 def _answering(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
