@@ -63,7 +63,8 @@ def finish(database: Database, left: Unfinished) -> None:
     elif operation == BACKUP:
         if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
             return  # it still runs
-        Path(state).unlink(missing_ok=True)
+        for file in (state, f"{state}-journal"):
+            Path(file).unlink(missing_ok=True)
         database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
     else:
         delete_rows(database.recorder, key)

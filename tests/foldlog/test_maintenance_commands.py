@@ -59,14 +59,15 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
 
 def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    part = tmp_path / "copy.db.12345678.part"
+    part, journal = tmp_path / "copy.db.12345678.part", tmp_path / "copy.db.12345678.part-journal"
     part.touch()
+    journal.touch()
     with open_store("foldlog.db") as store:
         store.database.recorder.transact(lambda transaction: transaction.change(-1, Left(BACKUP, str(part))))
     ran = foldlog("verify")
     assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
     foldlog("vacuum")
-    assert (foldlog("verify").status, part.exists()) == (0, False)
+    assert (foldlog("verify").status, part.exists(), journal.exists()) == (0, False, False)
 
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
