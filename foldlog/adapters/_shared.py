@@ -45,6 +45,7 @@ from foldlog.eventstore import (
     parse_event_time,
     summary_id,
 )
+from foldlog.eventstore.arguments import check_map
 from foldlog.projections import View
 
 P = ParamSpec("P")
@@ -57,33 +58,25 @@ _KEPT_CODE = 1
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """The argument of an adapter: open histories of either face, or a URL such as ``sqlite:///history.db``."""
+Attributes = Mapping[str, Any] | None
+"""The argument of an adapter with the attributes of the conversations that it begins: see ``Histories.create``."""
 
 
-def append_or_begin(histories: Histories, history: History, append: Callable[[History], T]) -> tuple[History, T]:
-    """Append to a history. If its conversation was erased before this ``history`` found it, begin another one with its
-    id. Return the history that was appended to.
-
-    Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
-    """
-    try:
-        return history, append(history)
-    except ConversationErased:
-        if history._generation.key is not None:
-            raise
-    try:
-        history = histories.create(history.id, replace_erased=True)
-    except VersionConflict:
-        history = histories[history.id]  # another writer began it
-    return history, append(history)
+def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
+    """Begin a conversation with attributes, also with the id of an erased one, unless it has begun."""
+    with suppress(VersionConflict):
+        histories.create(conversation, attributes, replace_erased=True)
 
 
 class _Given:
-    """The async face of the histories that an adapter was given. ``async with`` closes what was opened by its URL.
+    """The async face of the histories that an adapter was given. ``async with`` closes what was opened by its URL. Each
+    conversation that the adapter begins has these attributes, before its first event.
 
     Raises what ``foldlog.open`` raises.
     """
 
-    def __init__(self, given: HistoriesGiven) -> None:
+    def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
+        self._attributes = dict(check_map("attributes", attributes or {}))
         self._asked = dict[str, int]()  # the Views that models were sent, for another ``History`` to append the answer
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
@@ -102,6 +95,24 @@ class _Given:
     async def __aexit__(self, *error: object) -> None:
         if self._owned:
             await self.histories.close()
+
+    def _append_or_begin(self, history: History, append: Callable[[History], T]) -> tuple[History, T]:
+        """Append to a history, and begin it first if it has no events. If its conversation was erased before this
+        ``history`` found it, begin another one with its id. Return the history that was appended to.
+
+        Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
+        """
+        try:
+            if self._attributes and history._generation.key is None and not history.version():
+                begin(self._sync, history.id, self._attributes)
+                history._asked_at = None if history._asked_at is None else history.version()
+            return history, append(history)
+        except ConversationErased:
+            if history._generation.key is not None:
+                raise
+        begin(self._sync, history.id, self._attributes)
+        history = self._sync[history.id]
+        return history, append(history)
 
 
 class OpenHistories(_Given):

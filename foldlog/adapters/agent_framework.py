@@ -29,10 +29,10 @@ from foldlog._formats.packing import place_of
 from foldlog._formats.record import usage_told
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     OpenHistories,
     SentRecords,
-    append_or_begin,
     from_plain,
     in_thread,
     not_here_yet,
@@ -84,6 +84,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     ``histories``  the URL of a store, or open histories of either face. What is opened by its URL is closed by
                    ``close``, or by ``async with``
     ``condense``   whether loading condenses, where the condenser of ``histories`` says so
+    ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
     ``settings``   as of other history providers: ``load_messages``, ``store_inputs``, …
 
     Any number of tasks, processes and providers may use one session.
@@ -96,9 +97,10 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         condense: bool = False,
         prefix: str = _FORMAT,
         source_id: str = "foldlog",
+        attributes: Attributes = None,
         **settings: Any,
     ) -> None:
-        OpenHistories.__init__(self, histories)
+        OpenHistories.__init__(self, histories, attributes)
         HistoryProvider.__init__(self, source_id, **settings)
         self._condense = condense
         self._prefix = prefix
@@ -145,7 +147,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         history._asked_at = self._asked.pop(conversation, None) if records else None
         while records:
             with suppress(VersionConflict):  # another writer appended
-                append_or_begin(self.histories.sync, history, lambda given: _append_new(given, records, run))
+                self._append_or_begin(history, lambda given: _append_new(given, records, run))
                 return
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:

@@ -30,9 +30,9 @@ from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._formats.record import text_or_none
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     OpenHistories,
-    append_or_begin,
     below,
     erase_all,
     in_thread,
@@ -64,14 +64,15 @@ class ImportedSessions(NamedTuple):
 
 class FoldlogSessionStore(OpenHistories):
     """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of either face.
+    ``attributes``: those that each conversation begins with, such as ``{"user": "u7"}``.
 
     The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent ``PREFIX/PROJECT/SESSION/SUBPATH``,
     each part quoted as in a URL. Any number of tasks, processes and stores may write to one session. A store that was
     opened by its URL is closed by ``close``, or by ``async with``.
     """
 
-    def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude") -> None:
-        super().__init__(histories)
+    def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude", attributes: Attributes = None) -> None:
+        super().__init__(histories, attributes)
         self._prefix = prefix
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
@@ -172,7 +173,7 @@ class FoldlogSessionStore(OpenHistories):
             history.append_records(entries, format=_FORMAT, dedupe="origin")
 
         history = self._written.get(conversation, self.histories.sync[conversation])
-        self._written[conversation], _ = append_or_begin(self.histories.sync, history, append)
+        self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
         """Return the time and the data of a summary, and the version up to which it was folded, from an earlier one and

@@ -33,6 +33,7 @@ from foldlog._companions import companion
 from foldlog._formats.record import dicts_in, within
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     OpenHistories,
     as_in_sdk,
@@ -51,6 +52,7 @@ from foldlog.adapters._shared import (
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
+    ATTRIBUTES,
     NOT_RECORDED,
     Appending,
     CondensationAction,
@@ -86,7 +88,8 @@ class _Stored(NamedTuple):
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
     """Keeps sessions. ``uri``: the URL of a store, or open histories of either face. ``condense``: condense before a
-    model is asked, where the condenser of the histories says so, by a compaction in the SDK's own form.
+    model is asked, where the condenser of the histories says so, by a compaction in the SDK's own form. ``attributes``:
+    those that each conversation begins with beside ``runtime``, ``app`` and ``user``, such as ``{"tenant": "acme"}``.
 
     Any number of tasks, processes and services may use one store. ``delete_session`` erases, and the id may be used
     again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
@@ -95,11 +98,17 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """
 
     def __init__(
-        self, uri: HistoriesGiven, *, condense: bool = False, prefix: str = "adk", agents_dir: str | None = None
+        self,
+        uri: HistoriesGiven,
+        *,
+        condense: bool = False,
+        prefix: str = "adk",
+        agents_dir: str | None = None,
+        attributes: Attributes = None,
     ) -> None:
         if isinstance(uri, str) and uri.startswith(("foldlog:", "foldlog+")):
             uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
-        super().__init__(uri)
+        super().__init__(uri, attributes)
         self._condense, self._prefix = condense, prefix
 
     def conversation(self, app_name: str, *names: str) -> str:
@@ -306,7 +315,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
         own, shared = self._by_scope(names, state)
         about: _Values = {"created": created}
-        attributes = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
+        attributes = {**self._attributes, "runtime": _FORMAT, "app": names[0], "user": names[1]}
         records = [_record_of(each) for each in events]
         while self._stored(names) is None:
             history = self.histories.sync[self.conversation(*names)]
@@ -353,7 +362,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         store, together = history._store, list[Appending]()
         for conversation, change in shared.items():
             of, at, state = self._shared(conversation)
-            values = {"state": {**state, **change}}
+            values: _Values = {"state": {**state, **change}}
+            values |= {ATTRIBUTES: self._attributes} if self._attributes and not at else {}
             work = Documents(store).prepare(of.id, values, at, of._generation)
             together += [] if work is None else [work]
         Documents(store).append(

@@ -37,6 +37,7 @@ from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_ve
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import Span
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     SentRecords,
     WithHistories,
@@ -78,6 +79,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                    kept as that one writes them, and are no history
     ``messages``   the name of the channel that is the history
     ``condense``   whether ``pre_model_hook`` condenses, where the condenser of ``histories`` says so
+    ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
 
     Any number of tasks, threads and processes may use one thread of LangGraph.
     """
@@ -90,13 +92,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         prefix: str = "langgraph",
         messages: str = "messages",
         condense: bool = False,
+        attributes: Attributes = None,
     ) -> None:
-        WithHistories.__init__(self, histories)
+        WithHistories.__init__(self, histories, attributes)
         base.BaseCheckpointSaver.__init__(self, serde=serde)
         self._messages, self._condense, self._hidden_too = messages, condense, False
         values = _Values(self.serde)
         self._prefix = prefix
-        self._checkpoints = Checkpoints(self._sync, "langchain", lambda record: values.key(values.message(record)))
+        key = lambda record: values.key(values.message(record))  # noqa: E731
+        self._checkpoints = Checkpoints(self._sync, "langchain", key, self._attributes)
 
     # -- sync ---------------------------------------------------------------------------------------------------------
 

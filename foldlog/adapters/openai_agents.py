@@ -23,10 +23,10 @@ from agents.run import CallModelData, ModelInputData
 from foldlog._formats.record import usage_told
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     OpenHistories,
     SentRecords,
-    append_or_begin,
     in_thread,
     not_here_yet,
     quoted,
@@ -58,6 +58,7 @@ class FoldlogSession(OpenHistories):
     ``clear``             whether ``clear_session`` retracts all items, or erases the conversation: then its bytes are
                           gone. What is added then begins another conversation with the id
     ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``, or ``{"limit": 50}``
+    ``attributes``        those that the conversation begins with, such as ``{"user": "u7", "title": "Refunds"}``
 
     Any number of tasks, processes and sessions may use one conversation.
     """
@@ -71,10 +72,11 @@ class FoldlogSession(OpenHistories):
         clear: Literal["retract", "erase"] = "retract",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
         prefix: str = "openai-agents",
+        attributes: Attributes = None,
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings = _settings(session_settings)
-        super().__init__(histories)
+        super().__init__(histories, attributes)
         self.history = self.histories[f"{prefix}/{quoted(session_id)}"]
         self._condense = condense
         self._clear = clear
@@ -190,12 +192,14 @@ class FoldlogSession(OpenHistories):
         self._appended(lambda history: history.append(event))
 
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
-        known = self.history.sync._asked_at
-        history, recorded = append_or_begin(self.histories.sync, self.history.sync, append)
+        def append_to_run(history: History) -> None:
+            known, recorded = history._asked_at, append(history)
+            if known is not None and recorded:  # the model of a run is shown what the run adds, not what others add
+                history._asked_at = recorded[-1].id + 1 if recorded[0].id == known else known
+
+        history, _ = self._append_or_begin(self.history.sync, append_to_run)
         if history is not self.history.sync:
             self.history = self.histories[self.history.id]
-        if known is not None and recorded:  # the model of a run is shown what the run adds, not what others add
-            self.history.sync._asked_at = recorded[-1].id + 1 if recorded[0].id == known else known
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

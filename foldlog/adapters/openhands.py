@@ -33,7 +33,7 @@ from foldlog._formats.packing import json_text
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
 from foldlog._values import values_in
-from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, document, quoted
+from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, quoted
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -60,12 +60,20 @@ class FoldlogFileStore(WithHistories, FileStore):
     ``histories``        the URL of a store, or open histories of either face. What is opened by its URL is closed by
                          ``close``, or by ``with``
     ``conversation_id``  that of the SDK; the conversation in foldlog is ``PREFIX/ID``
+    ``attributes``       those that the conversation begins with, such as ``{"user": "u7", "title": "Refunds"}``
 
     An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
     """
 
-    def __init__(self, histories: HistoriesGiven, conversation_id: str | UUID, *, prefix: str = "openhands") -> None:
-        super().__init__(histories)
+    def __init__(
+        self,
+        histories: HistoriesGiven,
+        conversation_id: str | UUID,
+        *,
+        prefix: str = "openhands",
+        attributes: Attributes = None,
+    ) -> None:
+        super().__init__(histories, attributes)
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._told: int | None = None
@@ -185,7 +193,7 @@ class FoldlogFileStore(WithHistories, FileStore):
     def _begin(self) -> None:
         """Begin another conversation if this one was erased before this object found it."""
         if not self._files.version:
-            history, _ = append_or_begin(self._sync, self.history, History.version)
+            history, _ = self._append_or_begin(self.history, History.version)
             if history is not self.history:
                 self.history, self._files = history, EventFiles(history)
 

@@ -35,6 +35,7 @@ from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     OpenHistories,
     SentRecords,
@@ -70,7 +71,8 @@ _records = TypeAdapter(ConversationRecord)
 
 
 class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
-    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
+    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face. ``attributes``: those
+    of each conversation that it saves, beside ``runtime`` and ``scope``, such as ``{"user": "u7"}``.
 
     The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
     ``delete`` erases, except for messages that forks share, of which the forks get copies; ``maintenance.vacuum`` then
@@ -78,8 +80,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     with``.
     """
 
-    def __init__(self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai") -> None:
-        super().__init__(histories)
+    def __init__(
+        self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai", attributes: Attributes = None
+    ) -> None:
+        super().__init__(histories, attributes)
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
 
@@ -227,7 +231,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 raise ConversationConflict(record.conversation_id)
         if version and stored is not None and start != stored.head_id and self._are_older(history, entries):
             raise ConversationConflict(record.conversation_id)
-        attributes = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
+        own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
+        attributes = {**self._attributes, **own}
         tip = stored.head_id if stored is not None else UNKNOWN if version else None
         if version is None:  # it was deleted, and begins again
             history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1

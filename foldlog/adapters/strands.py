@@ -28,9 +28,9 @@ from foldlog._formats.packing import events_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
+    Attributes,
     HistoriesGiven,
     WithHistories,
-    append_or_begin,
     below,
     document,
     erase_all,
@@ -71,16 +71,17 @@ class _Held:
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
     """Keeps sessions: the ``session_repository`` of a ``RepositorySessionManager``.
 
-    ``histories``  the URL of a store, or open histories of either face. What is opened by its URL is closed by
-                   ``close``, or by ``with``
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
+                    ``close``, or by ``with``
+    ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
 
     Any number of threads, processes and repositories may use one store. Durability: what a method writes is on disk
     when it returns. A session that was deleted or erased can begin again. An agent that this repository read or created
     before gets ``ConversationErased`` then.
     """
 
-    def __init__(self, histories: HistoriesGiven, *, prefix: str = _FORMAT) -> None:
-        super().__init__(histories)
+    def __init__(self, histories: HistoriesGiven, *, prefix: str = _FORMAT, attributes: Attributes = None) -> None:
+        super().__init__(histories, attributes)
         self._prefix = prefix
         self._held: dict[str, _Held] = {}
 
@@ -144,7 +145,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Append a message."""
         records, held = [to_plain(session_message.to_dict())], self._holding(self.conversation(session_id, agent_id))
         append = partial(History.append_records, records=records, format=_FORMAT)
-        held.history, events = append_or_begin(self._sync, held.history, append)
+        held.history, events = self._append_or_begin(held.history, append)
         held.messages[events[0].id] = session_message
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
@@ -214,7 +215,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def _keep(self, conversation: str, name: str, value: Any) -> None:
         held, kept = self._holding(conversation), {name: to_plain(value)}
-        held.history, _ = append_or_begin(self._sync, held.history, lambda given: given.append((), documents=kept))
+        held.history, _ = self._append_or_begin(held.history, lambda given: given.append((), documents=kept))
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
         with suppress(ConversationErased):

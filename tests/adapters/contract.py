@@ -87,8 +87,8 @@ class Keeps:
     runtime: str
     """The first part of the ids of conversations."""
 
-    def opened(self, url: str) -> AbstractAsyncContextManager[Any]:
-        """Open what the SDK is given."""
+    def opened(self, url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
+        """Open what the SDK is given, with these options of the adapter."""
         raise NotImplementedError
 
     async def add(self, store: Any, *names: str) -> None:
@@ -132,6 +132,30 @@ class Keeps:
                 assert not thread.is_alive()
         opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
         assert not [path for path in opened if path.startswith(url.removeprefix("sqlite:///"))]
+
+    async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(self, url):
+        given = {"tenant": "acme", "tags": ["billing"]}
+        async with self.opened(url) as store:
+            await self.add(store, "first", "second")
+            histories = store.histories.sync
+            without = {row.id: histories[row.id].attributes() for row in histories.store.iter_conversations()}
+            for row in histories.store.iter_conversations():
+                histories.erase(row.id, reason="another test")
+        async with self.opened(url, attributes=given) as store:
+            await self.add(store, "third", "fourth")
+            histories = store.histories.sync
+            for number in range(2):  # the first ones have the ids of erased conversations
+                assert await self.names(store) == ["third", "fourth", "fifth"][: 2 + number]
+                rows = [row for row in histories.store.iter_conversations() if row.erased_at is None]
+                assert {row.id: histories[row.id].attributes() for row in rows} == {
+                    name: {**given, **before} for name, before in without.items()
+                }
+                if not number:
+                    await self.add(self.opened(histories, attributes=given), "fifth")
+            found = {row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations}
+            gone = {row.id for row in histories.maintenance.retain(timedelta(0), {"tenant": "acme"}, reason="asked to")}
+            assert found
+            assert gone == without.keys()
 
     async def test_what_is_old_is_erased_and_begins_again(self, url):
         async with self.opened(url) as store:

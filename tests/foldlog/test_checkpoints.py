@@ -48,7 +48,7 @@ def told(checkpoints, found):
 
 
 def opened(histories):
-    return Checkpoints(histories, "langchain", key)
+    return Checkpoints(histories, "langchain", key, {})
 
 
 @st.composite

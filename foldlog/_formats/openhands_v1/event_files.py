@@ -19,6 +19,7 @@ from foldlog._formats.packing import events_of, json_text, parts_of, place_of
 from foldlog._formats.record import dicts_in, usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import (
+    ATTRIBUTES,
     Annotation,
     ConversationErased,
     DocumentChanges,
@@ -174,7 +175,7 @@ class EventFiles:
                 self._move(event.id, self._head_at(event.version))
             elif isinstance(event, DocumentChanges):
                 changed = {name for name, change in event.changed.items() if "deleted" not in change}
-                self.documents = changed.union(event.others)
+                self.documents = changed.union(event.others) - {ATTRIBUTES}
             elif source_id is not None:
                 self.names.append(f"events/event-{len(self.names):05d}-{source_id}.json")
                 self._events.setdefault(source_id, event.id)

@@ -7,7 +7,7 @@ which is made of its id and a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from heapq import merge
@@ -20,7 +20,7 @@ from msgspec import to_builtins
 from foldlog._formats.calls import Recent
 from foldlog._formats.told import REDACTED
 from foldlog._history.histories import Histories
-from foldlog.adapters._shared import standing_version
+from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import (
     Conversation,
     ConversationErased,
@@ -100,10 +100,11 @@ class ThreadBranch(NamedTuple):
 
 
 class ThreadBranches:
-    """The branches of all threads of a store."""
+    """The branches of all threads of a store. Its conversations begin with these attributes."""
 
-    def __init__(self, histories: Histories) -> None:
+    def __init__(self, histories: Histories, attributes: Mapping[str, Any]) -> None:
         self._histories, self._store = histories, histories.store
+        self._attributes = attributes
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
@@ -168,17 +169,23 @@ class ThreadBranches:
             return self._begun(name)
         return self._begun(thread)
 
-    def begin_again(self, branch: str) -> None:
-        """Begin a new conversation with the id of an erased one."""
-        with suppress(VersionConflict):  # another writer did
-            self._histories.create(branch, replace_erased=True)
+    def begin(self, conversation: str) -> None:
+        """Begin a conversation, also with the id of an erased one."""
+        begin(self._histories, conversation, self._attributes)
+
+    def begin_new(self, conversation: str) -> None:
+        """Begin a conversation that has no events, if there are attributes to begin it with."""
+        with suppress(ConversationErased):
+            if self._attributes and not self._histories[conversation].version():
+                self.begin(conversation)
 
     def _begun(self, branch: str) -> Checkpoint:
         """Return the tip of a branch; if it was erased, the tip of the new conversation with its id."""
+        self.begin_new(branch)
         try:
             return self.at(branch, self._histories[branch].version())
         except ConversationErased:
-            self.begin_again(branch)
+            self.begin(branch)
             return self.at(branch, self._histories[branch].version())
 
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:

@@ -83,12 +83,14 @@ class Checkpoints:
     """The checkpoints of all threads of a store.
 
     ``format`` is that of the records, one that is live and whose records stand alone. ``key`` tells one record from
-    another. Any number of threads and processes may use it.
+    another. Its conversations begin with ``attributes``. Any number of threads and processes may use it.
     """
 
-    def __init__(self, histories: Histories, format: str, key: Callable[[Any], bytes]) -> None:
+    def __init__(
+        self, histories: Histories, format: str, key: Callable[[Any], bytes], attributes: Mapping[str, Any]
+    ) -> None:
         self.histories = histories
-        self.branches = ThreadBranches(histories)
+        self.branches = ThreadBranches(histories, attributes)
         self._format, self._key = format, key
         self._newest = Recent[str, _Newest](KEPT)
 
@@ -247,6 +249,8 @@ class Checkpoints:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
         conversation = companion(thread, _NOTES)
         number = len(self.branches.appended_for(conversation, checkpoint_id))
+        if not number:
+            self.branches.begin_new(conversation)
         while True:
             try:
                 key = numbered(checkpoint_id, number)
@@ -256,7 +260,7 @@ class Checkpoints:
             except IdempotencyConflict:
                 number += 1  # another writer took the number
             except ConversationErased:
-                self.branches.begin_again(conversation)
+                self.branches.begin(conversation)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log

@@ -119,8 +119,8 @@ class TestKeeps(Answers, Condenses):
     runtime = "agent-framework"
     keeps_late = True
 
-    def opened(self, url):
-        return FoldlogHistoryProvider(url, condense=self.condense)
+    def opened(self, url, **options):
+        return FoldlogHistoryProvider(url, condense=self.condense, **options)
 
     async def add(self, store, *names):
         await store.save_messages("s", [Message("user", [name]) for name in names])

@@ -219,8 +219,8 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
 class TestKeeps(Lists):
     runtime = "claude"
 
-    def opened(self, url):
-        return FoldlogSessionStore(url)
+    def opened(self, url, **options):
+        return FoldlogSessionStore(url, **options)
 
     async def add(self, store, *names):
         entries = [{"type": "x", "uuid": name} for name in names]

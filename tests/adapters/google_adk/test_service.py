@@ -322,8 +322,8 @@ async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tm
 class TestKeeps(Lists, Condenses):
     runtime = "adk"
 
-    def opened(self, url):
-        return FoldlogSessionService(url, condense=self.condense)
+    def opened(self, url, **options):
+        return FoldlogSessionService(url, condense=self.condense, **options)
 
     async def add(self, store, *names):
         while True:

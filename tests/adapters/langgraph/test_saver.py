@@ -554,8 +554,8 @@ class TestKeeps(Condenses):
     runtime = "langgraph"
     prints = "6 checkpoints, 4 messages for the model"
 
-    def opened(self, url):
-        return FoldlogSaver(url, condense=self.condense)
+    def opened(self, url, **options):
+        return FoldlogSaver(url, condense=self.condense, **options)
 
     async def add(self, store, *names):
         newest = await store.aget_tuple(THREAD)

@@ -177,8 +177,8 @@ class TestKeeps(Answers, Condenses):
     runtime = "openai-agents"
     left = 0  # the SDK keeps a turn when its tools are done
 
-    def opened(self, url):
-        return FoldlogSession("s", url, condense=self.condense)
+    def opened(self, url, **options):
+        return FoldlogSession("s", url, condense=self.condense, **options)
 
     async def add(self, store, *names):
         await store.add_items([{"role": "user", "content": name} for name in names])

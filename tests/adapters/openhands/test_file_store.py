@@ -248,8 +248,8 @@ class TestKeeps(Runs):
     left = 0  # messages show no call without a result
     test_the_model_reads_what_was_forgotten_with_the_recall_tool = None  # the SDK's tools are classes of their own
 
-    def opened(self, url):
-        return FoldlogFileStore(url, ID)
+    def opened(self, url, **options):
+        return FoldlogFileStore(url, ID, **options)
 
     async def add(self, store, *names):
         """The SDK's calls block their thread. It writes one event at a time."""

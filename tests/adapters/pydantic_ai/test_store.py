@@ -254,8 +254,8 @@ class TestKeeps(Answers, Lists, Condenses):
     runtime = "pydantic-ai"
     prints = "4 messages, 4 events are shown to the model"
 
-    def opened(self, url):
-        return FoldlogConversationStore(url)
+    def opened(self, url, **options):
+        return FoldlogConversationStore(url, **options)
 
     async def add(self, store, *names):
         while True:

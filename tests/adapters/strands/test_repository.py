@@ -176,8 +176,8 @@ async def test_what_has_no_text_is_redacted_and_summarized_too(repository, histo
 class TestKeeps(Runs):
     runtime = "strands"
 
-    def opened(self, url):
-        return FoldlogSessionRepository(url)
+    def opened(self, url, **options):
+        return FoldlogSessionRepository(url, **options)
 
     async def add(self, store, *names):
         """The SDK's call blocks its thread, so it has one of its own here."""
