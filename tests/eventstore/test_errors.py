@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 from foldlog.eventstore import errors
 
@@ -30,3 +31,13 @@ def test_the_page_names_no_error_that_there_is_not():
 def test_the_tree_that_is_drawn_is_the_tree():
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or ""))
     assert drawn == {error.__name__ for error in CLASSES} - {"EventStoreError"}
+
+
+def test_the_page_names_every_kind():
+    sections = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \|$", sections["StoreUnavailable"].split("The message names")[0], re.MULTILINE
+    )
+    assert rows == list(get_args(errors.UnavailableKind))
+    words = re.findall(r"`(\w+)`", sections["StoreUnusable"].partition("`.kind` is ")[2].partition("The message")[0])
+    assert words == list(get_args(errors.UnusableKind))
