@@ -30,7 +30,6 @@ from foldlog.eventstore.log.row import SALT_BYTES, chained, checksum_seed, new_s
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.postgres.wire import bigint, packed
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Record, Row
 from foldlog.projections import Views
@@ -107,7 +106,7 @@ def _insert(transaction: Transaction, template: Template, group: Sequence[int]) 
         name, salt = name_of(place), new_salt()
         key = transaction.begin(Beginning(name, now, salt)).key
         transaction.insert(key, template.rows(name, salt, now))
-        transaction.change(key, NewRecords(PROJECTION, list(template.records(name))))
+        transaction.put_records(key, PROJECTION, list(template.records(name)))
 
 
 def _copy(connection: psycopg.Connection, schema: str, template: Template, group: Sequence[int]) -> None:

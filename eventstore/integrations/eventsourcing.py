@@ -55,7 +55,6 @@ from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Beginning, Place, PlacedRow, Record, Row
 
@@ -231,7 +230,7 @@ class TrackingView(TrackingRecorder):
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
         """Keep records of this view, within a transaction; one of the same version is replaced."""
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
-        transaction.change(_OF_VIEWS, NewRecords(name, encoded))
+        transaction.put_records(_OF_VIEWS, name, encoded)
 
 
 class EventRecorder(TrackingView, ProcessRecorder):

@@ -27,7 +27,7 @@ def enter(transaction: Transaction, found: Conversation, entry: Event, at: int, 
 
 def enter_erasure(transaction: Transaction, found: Conversation, erasure: Erasure) -> Conversation:
     """Make a conversation a tombstone, and enter that. Return it as it is then."""
-    transaction.change(found.key, erasure)
+    transaction.erase(found.key, erasure)
     erased = found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
     enter(transaction, erased, Erased(reason=erasure.reason), erasure.erased_at)
     return erased

@@ -26,7 +26,6 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import RowCodec, mark_of
-from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, RecalledKey, Record, Row
 
@@ -49,12 +48,12 @@ class WriteTransaction(ReadTransaction):
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
-        self._reader.change(self.found.key, changes.NewRecords(projection, encoded, replace_all))
+        self._reader.put_records(self.found.key, projection, encoded, replace_all=replace_all)
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """List the conversation: its version, the time of its last event, and these attributes, or its former ones."""
         found, listed = self.found, None if digests is None else tuple(digests)
-        self._reader.change(found.key, changes.NewListing(found.updated_at or found.created_at, version, listed))
+        self._reader.put_listing(found.key, found.updated_at or found.created_at, version, listed)
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete records, but those of Views and attributes; with a ``codec``, give all but attributes its form."""
@@ -64,7 +63,7 @@ class WriteTransaction(ReadTransaction):
             if codec is not None or name not in (ATTRIBUTES, VIEWS):
                 kept = self._records_of(name, found.key, own, 0) if is_kept else ()
                 encoded = [codec.encoded_record(name, each) for each in kept if codec]
-                self._reader.change(found.key, changes.NewRecords(name, encoded, replace_all=True))
+                self._reader.put_records(found.key, name, encoded, replace_all=True)
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
@@ -93,32 +92,32 @@ class WriteTransaction(ReadTransaction):
     def publish(self, size: int) -> None:
         """Make the staged conversation visible."""
         self._codec_to_write()
-        self._reader.change(self.found.key, changes.Visible(size))
+        self._reader.publish(self.found.key, size)
         self.found = self.found._replace(visible=True)
         self._changed = True
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
         """Store what a new idempotency key stands for, by its name in the store."""
         codec = self._codec_to_write()
-        self._reader.change(self.found.key, changes.RememberedKey(name, codec.proved(name, recalled)))
+        self._reader.remember(self.found.key, name, codec.proved(name, recalled))
         if codec.data_key is not None:
             self._known_codec = codec._replace(mark=codec.mark._replace(keys=codec.mark.keys + 1))
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
         """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
-        self._reader.change(self.found.key, changes.NewForm(self._encoded(rows)))
+        self._reader.replace_rows(self.found.key, self._encoded(rows))
         self.count_redactions(len(rows))
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
         """Count this number of redacted events of the conversation, or of the past that it shares."""
-        self._reader.change(self.found.key, changes.MoreRedactions(count))
+        self._reader.count_redactions(self.found.key, count)
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
     def leave_parent(self) -> None:
         """Leave the parent, whose events are copied by now. They get the next positions."""
-        self._reader.change(self.found.key, changes.PlacedPast(self.found.begins))
+        self._reader.place_past(self.found.key, self.found.begins)
         self.found = self.found._replace(parent=None, parent_id=None, lineage=())
         self._changed = True
         self.past = ()
@@ -131,7 +130,7 @@ class WriteTransaction(ReadTransaction):
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
-        self._reader.change(self.found.key, changes.PastRows(self._encoded(rows)))
+        self._reader.insert_past(self.found.key, self._encoded(rows))
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
@@ -146,7 +145,7 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, plain, codec.mark)
-            self._reader.change(plain.key, changes.NewMark(mark))
+            self._reader.set_mark(plain.key, mark)
             stored = plain._replace(mark=mark, salt=b"")
             plain = plain._replace(mark=mark, salt=codec.data_key.salt)
         known = self.database.known
@@ -167,9 +166,9 @@ class WriteTransaction(ReadTransaction):
         renewed, data_key, mark = encrypted(found, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
-        new_key = changes.NewKey if mark.pending_until else changes.FirstKey
         self.forget_records(codec._replace(data_key=data_key))
-        self._reader.change(found.key, new_key(renewed.salt, renewed.key_id, renewed.sealed_key))
+        is_first = not mark.pending_until
+        self._reader.set_key(found.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first)
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())

@@ -24,7 +24,6 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
-from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.errors import translate
@@ -126,14 +125,16 @@ def _left(database: Database, part: Path) -> Iterator[None]:
     if database.recorder.writable:
         with contextlib.suppress(*FAILURES):
             _finish(database)
-            database.recorder.transact(lambda transaction: transaction.change(key, Left(BACKUP, os.path.abspath(part))))
+            database.recorder.transact(
+                lambda transaction: transaction.leave_unfinished(key, BACKUP, os.path.abspath(part))
+            )
             noted = True
     try:
         yield
     finally:
         if noted:
             with contextlib.suppress(*FAILURES):  # the next vacuum finds the note, and no file
-                database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+                database.recorder.transact(lambda transaction: transaction.finish(key))
 
 
 def restore(backup: str, path: str, settings: WriteSettings) -> Restored:

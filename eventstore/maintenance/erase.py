@@ -23,8 +23,7 @@ from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
-from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import DISCARDED, Finished, Left
+from foldlog.eventstore.recorders.base import DISCARDED, Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
@@ -138,7 +137,7 @@ def _mark(
     if parts:
         reason = f"{reason}; forks kept a part then: {', '.join(parts)}"
     erasure = Erasure(max(at, found.updated_at or at), reason, found.version, found.head or b"")
-    transaction.change(found.key, Left(ERASE))
+    transaction.leave_unfinished(found.key, ERASE)
     return enter_erasure(transaction, found, erasure), ()
 
 
@@ -178,7 +177,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
     writing = WriteTransaction(transaction, found, database)
     rows = dense_rows(found.id, writing.rows(start, stop, stop - start), start, stop)
     writing.insert_past([sound(found.id, row) for row in rows])
-    transaction.change(found.key, Left(DETACH, str(stop)))
+    transaction.leave_unfinished(found.key, DETACH, str(stop))
     writing.end()
     return stop < found.begins
 
@@ -204,7 +203,7 @@ def _detach(transaction: Transaction, database: Database, fork: int) -> str:
     writing.put_records(VIEWS, list(writing.records(VIEWS)))  # also those of the parent, on which its own build
     borders = writing.origins()
     writing.leave_parent()
-    transaction.change(fork, Finished())
+    transaction.finish(fork)
     writing.enter_origins(borders)
     writing.end()
     return f"{found.id!r} events 0 to {begins - 1}"

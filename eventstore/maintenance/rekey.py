@@ -21,7 +21,6 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.rekey_steps import RekeyState, leave, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import NewKey, NewMark
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
@@ -143,12 +142,12 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if decrypt and data_key is not None:
         mark = mark._replace(pending_from=0, pending_until=found.version)
     if changed:
-        transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key))
+        transaction.set_key(found.key, b"", found.key_id, found.sealed_key)
         if codec.data_key is None:
             WriteTransaction(transaction, found, database, codec).forget_records(RowCodec(found.id, data_key))
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and mark != codec.mark:
-        transaction.change(found.key, NewMark(mark_of(data_key, found, mark)))
+        transaction.set_mark(found.key, mark_of(data_key, found, mark))
     begins = found.begins  # what a fork shares belongs to its parent
     all_rows = decrypt or compression is not None
     first = begins if all_rows else max(mark.pending_from, begins)

@@ -26,7 +26,6 @@ from foldlog.eventstore.log.row import dense_rows, first_head, link_of
 from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, RememberedKey
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
@@ -62,7 +61,7 @@ class Reformed(NamedTuple):
 
 
 def leave(transaction: Transaction, key: int, state: RekeyState) -> None:
-    transaction.change(key, Left(REKEY, msgspec.json.encode(state).decode()))
+    transaction.leave_unfinished(key, REKEY, msgspec.json.encode(state).decode())
 
 
 def reform(database: Database, key: int) -> Reformed:
@@ -75,7 +74,7 @@ def reform(database: Database, key: int) -> Reformed:
         try:
             done = database.recorder.transact(step)
         except CorruptEvent:
-            database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+            database.recorder.transact(lambda transaction: transaction.finish(key))
             raise
         total = Reformed(total.rows + done.rows, total.damaged + done.damaged, total.key or done.key)
         if done.state is None:
@@ -92,7 +91,7 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
         return Reformed()
     done = _Change(transaction, database, found, msgspec.json.decode(left[0], type=RekeyState)).step(size)
     if done.state is None:
-        transaction.change(key, Finished())
+        transaction.finish(key)
     else:
         leave(transaction, key, done.state)
     return done
@@ -130,8 +129,7 @@ class _Change:
         ReadTransaction(self._transaction, self._found, self._database, self._codec).check_proofs(page)
         other = [each for each in page if (each[1].proof is None) != (self._target.data_key is None)]
         for name, recalled in other:
-            again = RememberedKey(name, self._target.proved(name, recalled), again=True)
-            self._transaction.change(self._found.key, again)
+            self._transaction.prove(self._found.key, name, self._target.proved(name, recalled).proof)
         return len(other)
 
     def _rows(self, size: int) -> Reformed:
@@ -170,15 +168,15 @@ class _Change:
         assert codec.data_key is not None  # otherwise nothing was pending
         keys = partial(transaction.recalled, found.key, limit=_KEYS)  # also those of appends since
         self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
-        transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
-        transaction.change(found.key, NewMark(None))
+        transaction.set_key(found.key, codec.data_key.salt, None, None)
+        transaction.set_mark(found.key, None)
         WriteTransaction(transaction, found, self._database, codec).forget_records(self._target)
         enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
         return True
 
     def _set_mark(self, mark: Mark) -> None:
         if self._codec.data_key is not None and mark != self._codec.mark:
-            self._transaction.change(self._found.key, NewMark(mark_of(self._codec.data_key, self._found, mark)))
+            self._transaction.set_mark(self._found.key, mark_of(self._codec.data_key, self._found, mark))
 
     def _head_before(self, start: int) -> bytes | None:
         """Return the head before a row; None where it is unknown, as after a damaged row: then the next is trusted."""
@@ -206,4 +204,4 @@ class _Change:
                 f"they were not changed; run 'foldlog verify', and report this"
             )
         if changed:
-            self._transaction.change(self._found.key, NewForm([new for _, new in changed]))
+            self._transaction.replace_rows(self._found.key, [new for _, new in changed])

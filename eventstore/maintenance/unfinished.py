@@ -23,7 +23,6 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import BACKUP, REKEY, delete_rows
 from foldlog.eventstore.maintenance.rekey_steps import reform
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import Finished
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
 from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
 from foldlog.eventstore.recorders.types import Unfinished
@@ -65,7 +64,7 @@ def finish(database: Database, left: Unfinished) -> None:
             return  # it still runs
         for file in (state, f"{state}-journal"):
             Path(file).unlink(missing_ok=True)
-        database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+        database.recorder.transact(lambda transaction: transaction.finish(key))
     else:
         delete_rows(database.recorder, key)
 

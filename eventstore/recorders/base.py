@@ -20,7 +20,6 @@ from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
-from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
     Ancestor,
@@ -54,6 +53,11 @@ _encoding = itemgetter(6)
 _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
+
+OF_ALL: Final = -1
+"""The key of the records of all conversations together."""
+DISCARDED: Final = "discarded"
+"""The state of a detachment whose copies are being deleted, in several transactions: none is added then."""
 
 Columns = tuple[Any, ...]
 """One row of an answer. Ids, names and texts are UTF-8 bytes."""
@@ -370,8 +374,8 @@ class Transaction(Reader):
 
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation, or of what a detachment that is not
-        complete has copied to a fork (``PastRows``). Return whether all are gone, with the data kept beside them; then
-        nothing is unfinished, and a staged one itself is deleted too. Any other conversation is left as it is.
+        complete has copied to a fork (``insert_past``). Return whether all are gone, with the data kept beside them;
+        then nothing is unfinished, and a staged one itself is deleted too. Any other one is left as it is.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -383,50 +387,116 @@ class Transaction(Reader):
             self._write("delete_conversation", key)
         return is_done
 
-    def change(self, key: int, change: changes.Change) -> None:
-        """Change a conversation that exists. ``taken``, here or at the commit: a ``RememberedKey`` exists, or
-        what is to be ``Visible`` is not staged any more, or its id is taken.
+    # -- changes of a conversation that exists, in the order of its life ----------------------------------------------
+
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+        """Store what a new idempotency key stands for. Where it exists, "taken", here or at the commit."""
+        self._write("remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof)
+
+    def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
+        """Store a new proof for an idempotency key that exists."""
+        self._write("prove", proof, key, idempotency_key)
+
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, first: bool = False
+    ) -> None:
+        """Set another salt and another wrapped data key. Lists find the conversation once it is listed again, by a
+        process that has the new key. ``first``: nothing is stored under its key yet.
         """
-        if type(change) in changes.LEAVE_BYTES:
-            self._write("leave_bytes", key)
-            self._write("forget_records", changes.OF_ALL)
-        match change:
-            case changes.RememberedKey(idempotency_key, recalled, again=True):
-                self._write("prove", recalled.proof, key, idempotency_key)
-            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
-                self._write("remember", key, idempotency_key, first_id, events, proof)
-            case changes.NewKey():  # a process that has the new key lists it again
-                self._write("leave_listed", key)
-                self._write("list_again", key)
-            case changes.NewListing(at, version, digests):
-                self._write("leave_listed", key)
-                self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
-                self._write("put_listed", key)
-            case changes.Visible(events):
-                self._check_staged(key)
-                for statement in ("hide_replaced_tombstone", "publish", "finish"):
-                    self._write(statement, key)
-                self._place_first(key, events)
-            case changes.PlacedPast(events):
-                self._write("leave_parent", key)
-                self._place_first(key, events)
-            case changes.NewForm(rows):
-                for row in rows:
-                    self._write("replace_row", row.encoding, row.checksum, row.body, row.proof, key, row.id)
-                self._write("detach", key, self._array([row.id for row in rows]))
-                self._attach(key, rows)
-                self._write("delete_unattached", key)
-            case changes.NewRecords(projection, records, replace_all):
-                if replace_all:
-                    self._write("delete_records", projection, key)
-                for record in records:
-                    self._write("put_record", projection, key, *record[:6])
-            case Erasure(erased_at, reason, events, head):
-                self._write("leave_listed", key)
-                self._write("delete_listing", key)
-                self._write("erase_conversation", erased_at, reason, events, head, key)
-        if type(change) in changes.STATEMENTS:
-            self._write(changes.STATEMENTS[type(change)], *change, key)
+        self.forget()
+        if not first:
+            self._leave_bytes(key)
+        self._write("leave_listed", key)
+        self._write("list_again", key)
+        self._write("set_key", salt, key_id, sealed_key, key)
+
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        """Set another mark."""
+        self._write("set_mark", mark, key)
+
+    def publish(self, key: int, events: int) -> None:
+        """Make a staged conversation of this many events visible, in constant time, with the next positions. Where it
+        is not staged any more, or its id is taken, "taken", here or at the commit.
+        """
+        self.forget()
+        self._check_staged(key)
+        for statement in ("hide_replaced_tombstone", "publish", "finish"):
+            self._write(statement, key)
+        self._place_first(key, events)
+
+    @abstractmethod
+    def insert_past(self, key: int, rows: Sequence[Row]) -> None:
+        """Insert rows below the first own event of a fork. No follower reads them before they get positions."""
+
+    def place_past(self, key: int, events: int) -> None:
+        """Let a fork leave its parent. The copied rows, which are this many, get the next positions: followers read
+        them.
+        """
+        self.forget()
+        self._write("leave_parent", key)
+        self._place_first(key, events)
+
+    def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
+        """Replace the encoding, body, checksum and proof of rows: they have another form, or redacted content."""
+        self.forget()
+        self._leave_bytes(key)
+        for row in rows:
+            self._write("replace_row", row.encoding, row.checksum, row.body, row.proof, key, row.id)
+        self._write("detach", key, self._array([row.id for row in rows]))
+        self._attach(key, rows)
+        self._write("delete_unattached", key)
+
+    def put_records(self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
+        """Keep records of a projection. One of the same version is replaced; with ``replace_all``, all others are
+        deleted. Those of no conversation have the key 0, those of all conversations together ``OF_ALL``.
+        """
+        if replace_all:
+            self._write("delete_records", projection, key)
+        for record in records:
+            self._write("put_record", projection, key, *record[:6])
+
+    def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
+        """Set when the conversation was active last, the version at which it is listed, and the digests of its
+        attributes; None for those that it had.
+        """
+        self._write("leave_listed", key)
+        self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
+        self._write("put_listed", key)
+
+    def count_redactions(self, key: int, events: int) -> None:
+        """Add this number of redacted events to the count of the conversation."""
+        self.forget()
+        self._write("count_redactions", events, key)
+
+    def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
+        """Leave this operation on the conversation unfinished, in the place of any other one."""
+        self._write("leave_unfinished", operation, state, key)
+
+    def finish(self, key: int) -> None:
+        """Note that no operation on the conversation is unfinished any more."""
+        self._write("finish", key)
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        """Make a conversation a tombstone: its rows cannot be read any more, its salt and key are deleted at once, no
+        list has it, and ``delete`` removes the rest.
+        """
+        self.forget()
+        self._leave_bytes(key)
+        self._write("leave_listed", key)
+        self._write("delete_listing", key)
+        self._write("erase_conversation", erasure.erased_at, erasure.reason, erasure.events, erasure.head, key)
+
+    def forget(self) -> None:
+        """Forget what earlier transactions found, where the recorder keeps that: it may be wrong now."""
+
+    def _leave_bytes(self, key: int) -> None:
+        """Note that the bytes of what is replaced or deleted stay in the files, until ``Recorder.compact``, and delete
+        the records of all conversations together, which may repeat it.
+        """
+        self._write("leave_bytes", key)
+        self._write("forget_records", OF_ALL)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``taken``
@@ -468,7 +538,7 @@ class Transaction(Reader):
         if all(each.operation != "detach" for each in self.unfinished(key)):
             return True
         self._write("leave_bytes", key)
-        self._write("leave_unfinished", "detach", changes.DISCARDED, key)
+        self._write("leave_unfinished", "detach", DISCARDED, key)
         if not self._delete("delete_copies", key, limit):
             return False
         for statement in ("detach_copies", "delete_unattached", "finish"):

@@ -43,7 +43,6 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant, tombstones_before
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.types import utf8
 
 if TYPE_CHECKING:
@@ -362,14 +361,14 @@ class LeaseBlock:
         ttl = int(self._ttl_s * 1e6)
         row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
         record = _CODEC.encoded_record(self._name, Record(1, _CODE, None, msgspec.json.encode(row)))
-        transaction.change(_OF_THE_STORE, NewRecords(self._name, [record], replace_all=True))
+        transaction.put_records(_OF_THE_STORE, self._name, [record], replace_all=True)
         self.lease.until = row.ends
 
     def _give_back(self, transaction: Transaction) -> None:
         transaction.conversation(self._id)  # it locks the id
         row = _standing(transaction, self._name)
         if row is not None and row.token == self._token:
-            transaction.change(_OF_THE_STORE, NewRecords(self._name, (), replace_all=True))
+            transaction.put_records(_OF_THE_STORE, self._name, (), replace_all=True)
 
     def _fence(self, reader: Reader) -> None:
         """Raise ``LeaseTaken`` where the lease that is stored is not ours. A child that was forked has none."""

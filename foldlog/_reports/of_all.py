@@ -22,8 +22,7 @@ from msgspec import to_builtins
 from foldlog._reports.kept import value_of
 from foldlog.eventstore import ConversationRow, Record, Store
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import OF_ALL, NewRecords
+from foldlog.eventstore.recorders.base import OF_ALL, Reader, Transaction
 
 Make = Callable[[Sequence[ConversationRow]], tuple[Any, bool]]
 """Makes a JSON value of some conversations, and says whether it may be kept: where not all can be read, it may not."""
@@ -164,4 +163,4 @@ class KeptOfAll:
             _CODEC.encoded_record(self._name, Record(version, self._code, None, body.encode()))
             for version, body in bodies.items()
         ]
-        transaction.change(OF_ALL, NewRecords(self._name, records, replace_all=is_whole))
+        transaction.put_records(OF_ALL, self._name, records, replace_all=is_whole)

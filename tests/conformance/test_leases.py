@@ -33,7 +33,6 @@ from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.types import Record
 from tests.said import said
 
@@ -290,7 +289,7 @@ def test_a_damaged_lease_is_none(workers, recorder):
     one, other = workers(), workers()
     damaged = Record(1, 1, None, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with one.lease():
-        recorder.transact(lambda transaction: transaction.change(0, NewRecords(_name_of("c", 0), [damaged], True)))
+        recorder.transact(lambda transaction: transaction.put_records(0, _name_of("c", 0), [damaged], replace_all=True))
         with pytest.raises(LeaseTaken):
             one.append(said("late"))
         with other.lease(wait_s=0):

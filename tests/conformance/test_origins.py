@@ -87,7 +87,7 @@ def test_an_event_is_found_over_the_store_until_it_is_erased(store: Store):
     begun = store.database.recorder.query(lambda reader: reader.conversation("c3"))
     assert begun is not None
     erasure = Erasure(begun.created_at, "its rows are still there", 2, b"h" * 32)
-    store.database.recorder.transact(lambda transaction: transaction.change(begun.key, erasure))
+    store.database.recorder.transact(lambda transaction: transaction.erase(begun.key, erasure))
     assert origins.find(store.database, "f", "shared") == (("c1", 0),)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -12,17 +12,7 @@ from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import (
-    OF_ALL,
-    Change,
-    MoreRedactions,
-    NewForm,
-    NewKey,
-    NewRecords,
-    RememberedKey,
-    Visible,
-)
+from foldlog.eventstore.recorders.base import OF_ALL, Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
 
@@ -72,7 +62,7 @@ def position_of(recorder: Recorder, key: int, event_id: int) -> int | None:
     """The position of an event, as an idempotency key tells it."""
 
     def work(transaction: Transaction) -> int | None:
-        transaction.change(key, RememberedKey(f"position {event_id}", RecalledKey(event_id, 1)))
+        transaction.remember(key, f"position {event_id}", RecalledKey(event_id, 1))
         return transaction.recalled(key, f"position {event_id}", 1, exactly=True)[0][1].position
 
     return recorder.transact(work)
@@ -154,11 +144,11 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
     def work(transaction: Transaction) -> None:
         transaction.insert(key, [row(2)])
         transaction.begin(Beginning("c2", 1, SALT))
-        transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1)))
-        transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")]))
+        transaction.remember(key, "turn-1", RecalledKey(0, 1))
+        transaction.put_records(key, "views", [Record(1, 1, None, b"x")])
         transaction.set_value("tracking app", str(1))
-        transaction.change(key, NewForm([rows[1]._replace(structural=False, body=b"other")]))
-        transaction.change(key, Erasure(7, "", 2, b""))
+        transaction.replace_rows(key, [rows[1]._replace(structural=False, body=b"other")])
+        transaction.erase(key, Erasure(7, "", 2, b""))
         transaction.delete(key, 10)
         raise RuntimeError("no")
 
@@ -238,7 +228,7 @@ def test_a_staged_conversation_is_seen_by_nobody(recorder: Recorder):
 def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
-    recorder.transact(lambda transaction: transaction.change(key, Visible(3)))
+    recorder.transact(lambda transaction: transaction.publish(key, 3))
     first = int(recorder.value("last_position")) - 2
     recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))
     followed = placed(recorder)
@@ -263,13 +253,13 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
     key = stage(recorder, "c1", [[row(0)]])
     begin(recorder, "c1", [row(0)])
     with pytest.raises(StoreUnavailable, check=is_taken):
-        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
 
 
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
-    recorder.transact(lambda transaction: transaction.change(key, RememberedKey("turn-1", RecalledKey(0, 1))))
-    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [Record(1, 1, None, b"x")])))
+    recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
+    recorder.transact(lambda transaction: transaction.put_records(key, "views", [Record(1, 1, None, b"x")]))
     while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
@@ -287,16 +277,16 @@ def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
     with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     with pytest.raises(StoreUnavailable, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
     assert [p.conversation for p in placed(recorder)] == ["other"]
 
 
 def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
+    recorder.transact(lambda transaction: transaction.publish(key, 1))
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     with pytest.raises(StoreUnavailable, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
+        recorder.transact(lambda transaction: transaction.publish(key, 1))
     with pytest.raises(StoreUnavailable, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     assert [p.conversation for p in placed(recorder)] == ["import"]
@@ -305,7 +295,7 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
 def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
-    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", records)))
+    recorder.transact(lambda transaction: transaction.put_records(key, "views", records))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 2) is None
         assert record_at(reader, "views", key, 3) == records[0]
@@ -315,22 +305,20 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
         assert list(reader.records(key, "views", 3, 10)) == records[1:]
         assert list(reader.records(key, "views", 0, 2)) == records[:2]
     replaced = Record(7, 2, None, b"new")
-    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [replaced])))
+    recorder.transact(lambda transaction: transaction.put_records(key, "views", [replaced]))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 8) == replaced
-    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", (), replace_all=True)))
+    recorder.transact(lambda transaction: transaction.put_records(key, "views", (), replace_all=True))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 1_000) is None
 
 
 def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
-    strange = RememberedKey("turn-\udcff\0", RecalledKey(3, 2, b"proof"))
-    recorder.transact(lambda transaction: transaction.change(key, strange))
+    name, recalled = strange = ("turn-\udcff\0", RecalledKey(3, 2, b"proof"))
+    recorder.transact(lambda transaction: transaction.remember(key, name, recalled))
     for name in ("b", "a", "é", ""):
-        recorder.transact(
-            lambda transaction, name=name: transaction.change(key, RememberedKey(name, RecalledKey(0, 1)))
-        )  # type: ignore[misc]
+        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, RecalledKey(0, 1)))  # type: ignore[misc]
     with recorder.read() as reader:
         assert list(remembered(reader, key, None, 3)) == [
             ("", RecalledKey(0, 1)),
@@ -338,9 +326,9 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
             ("b", RecalledKey(0, 1)),
         ]
         assert list(remembered(reader, key, "", 1)) == [("a", RecalledKey(0, 1))]
-        assert list(remembered(reader, key, "b", 2)) == [strange[:2], ("é", RecalledKey(0, 1))]
-        assert recall(reader, key, strange.idempotency_key) == strange.recalled
-        assert recall(reader, key + 1, strange.idempotency_key) is None
+        assert list(remembered(reader, key, "b", 2)) == [strange, ("é", RecalledKey(0, 1))]
+        assert recall(reader, key, name) == recalled
+        assert recall(reader, key + 1, name) is None
         assert list(remembered(reader, key + 1, None, 2)) == []
 
 
@@ -350,8 +338,8 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
     changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
-        transaction.change(key, NewKey(b"new salt", "k1", b"sealed"))
-        transaction.change(key, NewForm(changed))
+        transaction.set_key(key, b"new salt", "k1", b"sealed")
+        transaction.replace_rows(key, changed)
 
     recorder.transact(work)
     with recorder.read() as reader:
@@ -361,7 +349,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
         assert as_rows(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
         assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [changed[1]]
     plain = changed[1]._replace(encoding=0, body=b"{}", checksum=1)
-    recorder.transact(lambda transaction: transaction.change(key, NewForm([plain])))
+    recorder.transact(lambda transaction: transaction.replace_rows(key, [plain]))
     with recorder.read() as reader:
         assert as_rows(reader.flagged_rows(key, [(0, 9)])) == [plain, rows[2]]
 
@@ -380,7 +368,7 @@ def erase(recorder: Recorder, key: int) -> Erasure:
     receipt = Erasure(7, "asked to", 2, b"h" * 32)
 
     def work(transaction: Transaction) -> None:
-        transaction.change(key, receipt)
+        transaction.erase(key, receipt)
         transaction.insert(-key, [row(0)])  # its entry in the ledger
 
     recorder.transact(work)
@@ -393,7 +381,7 @@ def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody
 ):
     if staged_first:
         key = stage(recorder, "c1", [[row(0), row(1)]])
-        recorder.transact(lambda transaction: transaction.change(key, Visible(2)))
+        recorder.transact(lambda transaction: transaction.publish(key, 2))
     else:
         key = begin(recorder, "c1", [row(0), row(1)])
     other = begin(recorder, "c2", [row(0)])
@@ -421,8 +409,8 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
 
     def beside(transaction: Transaction) -> None:
         for k in (key, other):
-            transaction.change(k, RememberedKey("turn-1", RecalledKey(0, 1)))
-            transaction.change(k, NewRecords("views", [Record(1, 1, None, b"x")]))
+            transaction.remember(k, "turn-1", RecalledKey(0, 1))
+            transaction.put_records(k, "views", [Record(1, 1, None, b"x")])
 
     recorder.transact(beside)
     receipt = erase(recorder, key)
@@ -442,10 +430,16 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
 
 @pytest.mark.parametrize(
     "change",
-    [Erasure(7, "", 1, b""), NewForm([row(0)._replace(body=b"other")]), NewKey(b"", None, None)],
-    ids=lambda change: type(change).__name__,
+    [
+        lambda transaction, key: transaction.erase(key, Erasure(7, "", 1, b"")),
+        lambda transaction, key: transaction.replace_rows(key, [row(0)._replace(body=b"other")]),
+        lambda transaction, key: transaction.set_key(key, b"", None, None),
+    ],
+    ids=["erase", "replace_rows", "set_key"],
 )
-def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(recorder: Recorder, change: Change):
+def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(
+    recorder: Recorder, change: Callable[[Transaction, int], None]
+):
     key, other = begin(recorder, "c1", [row(0)]), begin(recorder, "c2", [row(0)])
 
     def left() -> list[int]:
@@ -453,12 +447,12 @@ def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(recorde
 
     def keep(transaction: Transaction) -> None:
         for k in (OF_ALL, 0, other):
-            transaction.change(k, NewRecords("sums", [Record(1, 1, None, b"x"), Record(2, 1, None, b"y")]))
+            transaction.put_records(k, "sums", [Record(1, 1, None, b"x"), Record(2, 1, None, b"y")])
 
     recorder.transact(keep)
-    recorder.transact(lambda transaction: transaction.change(key, MoreRedactions(1)))
+    recorder.transact(lambda transaction: transaction.count_redactions(key, 1))
     assert left() == [OF_ALL, 0, other]
-    recorder.transact(lambda transaction: transaction.change(key, change))
+    recorder.transact(lambda transaction: change(transaction, key))
     assert left() == [0, other]
 
 

@@ -33,7 +33,6 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.changes import NewForm, NewMark
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
 from foldlog.projections import Views
 from tests.between import Between, Killed, killing, meeting
@@ -324,7 +323,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     fill(store_on(recorder, None))
     found, rows = stored(recorder)["c1"]
     (forged,) = with_checksums(checksum_seed("c1"), [rows[7]._replace(body=rows[0].body)])
-    recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
+    recorder.transact(lambda transaction: transaction.replace_rows(found.key, [forged]))
     store = store_on(recorder, None, "one")
     done = {each.conversation: each for each in rekey(store)}
     assert done["c1"][:4] == ("c1", True, LENGTH - 1, (7,))
@@ -355,7 +354,7 @@ def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(open_recorder:
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     found, _ = stored(recorder)["c1"]
-    recorder.transact(lambda transaction: transaction.change(found.key, NewMark(None)))
+    recorder.transact(lambda transaction: transaction.set_mark(found.key, None))
     store = store_on(recorder, "zlib", "other", "one")
     one, other = rekey(store)
     assert (one.key, one.rows, other.key, other.rows > 0) == (False, 0, True, True)

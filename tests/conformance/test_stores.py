@@ -39,7 +39,6 @@ from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.changes import NewForm
 from foldlog.eventstore.recorders.types import as_rows
 from tests.at_once import at_once
 from tests.reading import reading
@@ -554,7 +553,7 @@ def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
         found = reader.conversation("c1")
         assert found is not None
         (row,) = as_rows(reader.rows(found.key, 2, 3, 1))
-    recorder.transact(lambda transaction: transaction.change(found.key, NewForm([row._replace(body=b"{}")])))
+    recorder.transact(lambda transaction: transaction.replace_rows(found.key, [row._replace(body=b"{}")]))
     (finding,) = (str(finding) for verdict in verify(store) for finding in verdict.findings)
     assert finding.startswith("event 2: its checksum does not match")
     with pytest.raises(CorruptEvent, match="conversation 'c1', event 2:"):

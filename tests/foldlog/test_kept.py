@@ -47,7 +47,7 @@ from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.eventstore.recorders.changes import OF_ALL
+from foldlog.eventstore.recorders.base import OF_ALL
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
 from tests.foldlog.records import CORPUS, records_of

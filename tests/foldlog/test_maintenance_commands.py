@@ -17,7 +17,6 @@ from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import rekey, unfinished
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.recorders.changes import Left
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.how_many import some
@@ -63,7 +62,7 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
     part.touch()
     journal.touch()
     with open_store("foldlog.db") as store:
-        store.database.recorder.transact(lambda transaction: transaction.change(-1, Left(BACKUP, str(part))))
+        store.database.recorder.transact(lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part)))
     ran = foldlog("verify")
     assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
     foldlog("vacuum")

@@ -35,8 +35,8 @@ PROTECTIONS = {
     ),
     "key-witness": Protection(
         "a rotation in doubt is looked for by its own sealed key",
-        "eventstore:PostgresTransaction.change",
-        Instead("stands_key", 'self._seen_by("stands_conversation", key, change[0])'),
+        "eventstore:PostgresTransaction.set_key",
+        Instead("stands_key", 'self._seen_by("stands_conversation", key, salt)'),
         f"{_KEYS} -k stored_by_the_next_attempt",
     ),
     "random-keys": Protection(

@@ -36,7 +36,6 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import RememberedKey
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
@@ -151,7 +150,7 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, thei
     def begin_to_erase(transaction: Transaction) -> None:
         found = transaction.conversation("c1")
         assert found is not None
-        transaction.change(found.key, Erasure(5, "asked to", 1, b"head"))
+        transaction.erase(found.key, Erasure(5, "asked to", 1, b"head"))
 
     recorder.transact(begin_to_erase)
     with pytest.raises(ConversationErased):
@@ -330,7 +329,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
         def begin(transaction: Transaction) -> int:
             key = transaction.begin(Beginning("c1", 1, b"salt")).key
             transaction.insert(key, [row(0)])
-            transaction.change(key, RememberedKey("k", RecalledKey(0, 1)))
+            transaction.remember(key, "k", RecalledKey(0, 1))
             return key
 
         def recalled(transaction: Transaction) -> RecalledKey | None:

@@ -26,7 +26,6 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import NewKey, Visible
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Beginning, Erasure
 from tests.reading import reading
@@ -152,10 +151,10 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
 
     staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 1, b"salt", staged=True))).key
     lose(lambda transaction: transaction.begin(Beginning("c2", 1, b"other salt", staged=True)))
-    lose(lambda transaction: transaction.change(staged, Visible(1)))
+    lose(lambda transaction: transaction.publish(staged, 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
-    lose(lambda transaction: transaction.change(staged, NewKey(b"new salt", "k", b"sealed")))
-    lose(lambda transaction: transaction.change(staged, Erasure(5, "asked to", 0, b"head")))
+    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
+    lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
     recorder.close()
 

@@ -26,7 +26,6 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import Left, NewKey, Visible
 from foldlog.eventstore.recorders.types import Beginning, Row
 from tests.said import said
 
@@ -121,9 +120,9 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
     key = _key_of(plain, "c1")
     with open_store(via) as store:
         recorder: Any = store._recorder
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k1", b"first")))
+        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first"))
         proxy.order(cut)
-        recorder.transact(lambda transaction: transaction.change(key, NewKey(b"", "k2", b"second")))
+        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second"))
         with recorder.read() as reader:
             assert _found(reader.conversation(key)).sealed_key == b"second"
 
@@ -197,13 +196,13 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
 
 def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Server, plain: Store):
     recorder, key, end = plain.database.recorder, _key_of(plain, "c1"), contextlib.ExitStack()
-    recorder.transact(lambda transaction: transaction.change(key, Left(DETACH)))
+    recorder.transact(lambda transaction: transaction.leave_unfinished(key, DETACH))
 
     def begin(transaction: Transaction) -> None:
         transaction.conversation(key)
         end.enter_context(in_thread(lambda: delete_rows(recorder, key)))
         until(lambda: waiters(postgres_server))
-        transaction.change(key, Left(REKEY))
+        transaction.leave_unfinished(key, REKEY)
 
     with end:
         recorder.transact(begin)
@@ -227,7 +226,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
             locks.append(tuple(transaction.locks))
 
         def publish(transaction: Transaction) -> None:
-            transaction.change(staged, Visible(1))
+            transaction.publish(staged, 1)
             transaction.value("last_position")  # a question, so the lock is taken
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
             until(lambda: waiters(postgres_server))

@@ -26,7 +26,6 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.recorders.base import Recorder, Transaction
-from foldlog.eventstore.recorders.changes import RememberedKey
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
@@ -55,7 +54,7 @@ def position_of(store: Store, conversation: str, event_id: int) -> int | None:
     def work(transaction: Transaction) -> int | None:
         found = transaction.conversation(conversation)
         assert found is not None
-        transaction.change(found.key, RememberedKey(f"position {event_id}", RecalledKey(event_id, 1)))
+        transaction.remember(found.key, f"position {event_id}", RecalledKey(event_id, 1))
         return transaction.recalled(found.key, f"position {event_id}", 1, exactly=True)[0][1].position
 
     return recorder_of(store).transact(work)

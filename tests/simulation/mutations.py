@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from foldlog.eventstore import IdempotencyConflict, Observation, Redaction
 from foldlog.eventstore.log.finding import Generation
-from foldlog.eventstore.recorders.changes import PlacedPast
 from tests.simulation.run import worlds
 
 __all__ = ["MUTATIONS", "Mutation", "applied", "home_of", "run"]
@@ -113,10 +112,6 @@ def _whatever_the_head(original: Any) -> Any:
     return events_between
 
 
-def _unplaced(original: Any) -> Any:
-    return lambda self, key, change: None if isinstance(change, PlacedPast) else original(self, key, change)
-
-
 MUTATIONS = {
     "append": Mutation("any version is expected", "eventstore.conversation:check_version", lambda _: _nothing),
     "dedupe": Mutation(
@@ -164,8 +159,8 @@ MUTATIONS = {
     "fork": Mutation("it begins an event too early", "eventstore.store:Store.fork", _earlier_fork),
     "detach": Mutation(
         "what it takes over gets no position",
-        "eventstore.recorders.sqlite.transaction:SQLiteTransaction.change",
-        _unplaced,
+        "eventstore.recorders.base:Transaction.place_past",
+        lambda _: lambda self, key, events: self._write("leave_parent", key),
     ),
     "import": Mutation(
         "every event is the one that is there", "eventstore.log.importing:say_the_same", lambda _: lambda *given: True

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
-from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Columns, Transaction
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
@@ -102,18 +101,24 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             return []
         return super().recalled(key, start, limit, exactly=exactly)
 
-    def change(self, key: int, change: changes.Change) -> None:
-        match change:
-            case changes.NewKey(_, _, bytes(sealed_key)):
-                self._seen_by("stands_key", key, sealed_key)
-            case changes.PastRows(rows):
-                self._insert(key, rows, [None] * len(rows))
-            case changes.RememberedKey(idempotency_key):
-                self._taken_for_new.discard((key, idempotency_key))
-            case Erasure(erased_at, reason, _, head):
-                self._write("delete_publications", key)
-                self._seen_by("stands_erasure", key, erased_at, head, reason)
-        super().change(key, change)
+    def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
+        self._taken_for_new.discard((key, idempotency_key))
+        super().remember(key, idempotency_key, recalled)
+
+    def set_key(
+        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, first: bool = False
+    ) -> None:
+        if sealed_key is not None:
+            self._seen_by("stands_key", key, sealed_key)
+        super().set_key(key, salt, key_id, sealed_key, first=first)
+
+    def insert_past(self, key: int, rows: Sequence[Row]) -> None:
+        self._insert(key, rows, [None] * len(rows))
+
+    def erase(self, key: int, erasure: Erasure) -> None:
+        self._write("delete_publications", key)
+        self._seen_by("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
+        super().erase(key, erasure)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")

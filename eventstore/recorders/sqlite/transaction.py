@@ -15,17 +15,11 @@ from typing import Any
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.errors import StoreUnavailable
-from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
 from foldlog.eventstore.recorders.types import Beginning, Place, Row, unplaced
 
 _TOGETHER = 20
-_ADDITIONS = (
-    changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Left,
-    changes.Finished,
-)  # fmt: skip
-"""The changes by which no earlier answer is wrong, but for that of a mark."""
 _eras = count(1)
 _body = attrgetter("body")
 _VALUES = len(Row._fields) + 4
@@ -81,14 +75,13 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._write("place_first", first, size, key)
 
-    def change(self, key: int, change: changes.Change) -> None:
-        if not isinstance(change, _ADDITIONS):
-            self.forget()
-        if isinstance(change, changes.NewMark):
-            self.newest_era = next(_eras)
-        elif isinstance(change, changes.PastRows):
-            self._insert(key, change.rows, _staged_position(key, 0) + change.rows[0].id)
-        super().change(key, change)
+    def set_mark(self, key: int, mark: bytes | None) -> None:
+        self.newest_era = next(_eras)
+        super().set_mark(key, mark)
+
+    def insert_past(self, key: int, rows: Sequence[Row]) -> None:
+        self.forget()
+        self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
