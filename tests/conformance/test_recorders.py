@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -317,8 +318,8 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
     name, recalled = strange = ("turn-\udcff\0", RecalledKey(3, 2, b"proof"))
     recorder.transact(lambda transaction: transaction.remember(key, name, recalled))
-    for name in ("b", "a", "é", ""):
-        recorder.transact(lambda transaction, name=name: transaction.remember(key, name, RecalledKey(0, 1)))  # type: ignore[misc]
+    for other in ("b", "a", "é", ""):
+        recorder.transact(partial(Transaction.remember, key=key, idempotency_key=other, recalled=RecalledKey(0, 1)))
     with recorder.read() as reader:
         assert list(remembered(reader, key, None, 3)) == [
             ("", RecalledKey(0, 1)),

@@ -930,7 +930,7 @@ class Steps:
         for kept in site.path.parent.glob(f"{site.path.name}.replaced-*"):
             kept.unlink()
         refused = checks.error_of(lambda: process.histories["a"].append(built(plain.message("late"))))
-        same("append to a file that was replaced", refused in ("StoreUnavailable", "ConversationErased"), True, refused)
+        same("append to a file that was replaced", refused in ("StoreUnusable", "ConversationErased"), True, refused)
         site.model = then.snapshot()
         site.gone.clear()
         site.reopen()
