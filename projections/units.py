@@ -296,6 +296,8 @@ def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
 def open_positions(events: Sequence[Event], found: Units) -> list[int]:
     """Return the positions of the actions that no observation answers, ascending. Cost: the parallel
     calls that they are among."""
+    if not found.unanswered:
+        return []
     return sorted(
         position
         for calls in found.parallel_calls
