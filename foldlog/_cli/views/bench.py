@@ -16,7 +16,7 @@ from foldlog._cli.outcome import is_of_damage
 from foldlog._cli.stores import chosen, listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import BenchDocument, MeasuredDocument
-from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore import EventStoreError, Store, UnknownEventType
 from foldlog.projections import View, Views
 
 _LONGEST = 10
@@ -48,7 +48,7 @@ def run(
             try:
                 measured.append(_measured(store, name, rounds))
             except EventStoreError as error:
-                if not is_of_damage(error):
+                if not (is_of_damage(error) or isinstance(error, UnknownEventType)):
                     raise
                 terminal.unread(terminal.about(name, str(error)))
             update(advance=1)
