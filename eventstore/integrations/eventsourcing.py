@@ -43,9 +43,10 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from foldlog.eventstore import codec
+from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
-from foldlog.eventstore.events import Event
+from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import followed, placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -352,11 +353,17 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         return ()
 
 
+def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
+    """Return an event with the state that the library made: any bytes, where the kind is unknown here."""
+    if isinstance(event, UnknownEvent):
+        return Encoded(kind, schema, event.shown, event.is_structural, state, event)
+    return codec.encode(event)._replace(kind=kind, schema=schema, body=state)
+
+
 def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
     kind, schema = kind_and_schema(stored.topic)
     version, conversation = stored.originator_version, str(stored.originator_id)
-    encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
-    as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
+    as_stored = _encoded(kind, schema, stored.state, codec.decode(kind, schema, stored.state, version))
     found = not_erased(database.find(transaction, conversation))
     if found is None:
         found = begin_new(transaction, database, Beginning(conversation, now, new_salt()))

@@ -198,7 +198,7 @@ def test_the_forks_that_go_too_are_named_before_and_after(foldlog, store, monkey
     for told in (tried, ran):
         assert [one["conversation"] for one in told["conversations"]] == ["fork's", "fork", "ann/1"]
         assert told["stay"] == []
-    assert ("fork: 2 events" in asked[0][2], asked[0][-1]) == (True, "each of 3 conversations")
+    assert ("fork: 2 events" in "\n".join(asked[0][2]), asked[0][-1]) == (True, "each of 3 conversations")
     with api.open(store) as histories:
         assert living(histories) == ["ann/2", "ben"]
 
@@ -690,7 +690,7 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_p
         assert f"{line}\n" in listed.replace("events: 1, 0", "events: 0, 1")
     told = foldlog(*given).out
     assert asked[0][-1] == "each of 6 events"
-    assert named[0] != "c" or "f, summary of condensation 3, which may quote it: " in asked[0][2]
+    assert named[0] != "c" or "f, summary of condensation 3, which may quote it: " in "\n".join(asked[0][2])
     gone = re.findall(r"^(\w+): event (\d) redacted at ", told, re.MULTILINE)
     assert sorted(gone) == [
         (name, i) for name, ids in (("c", "013"), ("f", "3"), ("g", "4"), ("other", "1")) for i in ids
