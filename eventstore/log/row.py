@@ -7,9 +7,9 @@ Pure except for clocks and salts.
                          commitment)
     commitment = SHA-256(salt of the event || body)
 
-Each event has a salt of its own, which is stored after its head (``Row.proof``). A redaction replaces the body, and it
-replaces the salt by the commitment. So the head stays unchanged, and no reader can test a guess of the erased body.
-A fork has the salt of its parent, and its first own event follows its parent's head.
+Each event has a salt of its own, which is stored after its head (``Row.proof``), or before an encrypted body. A
+redaction replaces the body, and it replaces the salt by the commitment. So the head stays unchanged, and no reader can
+test a guess of the erased body. A fork has the salt of its parent, and its first own event follows its parent's head.
 
 Each head proves its event and every event before it. It is computed from the plain text as first written, so
 encryption, compression, copying and upcasting do not change it. With a published head, its keeper can detect every

@@ -29,6 +29,7 @@ from foldlog.eventstore.log.row import (
     SALT_BYTES,
     NotAsWritten,
     checksum_seed,
+    is_redacted,
     pack,
     record_checksum,
     unsound,
@@ -121,7 +122,7 @@ DAMAGED: Final = -1
 
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
 
-_PLACES: Final = {HEAD_BYTES + SALT_BYTES: b"salted event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
+_PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
 
 _record_columns = struct.Struct(">5q").pack
@@ -185,14 +186,20 @@ class RowCodec(NamedTuple):
         seed, compression = checksum_seed(self.conversation), compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
             return with_checksums(seed, rows)
-        bodies: Sequence[bytes]
-        hows, bodies = zip(*[compressed(compression, row.body) for row in rows], strict=True)
+        stored = list[tuple[Any, ...]]()
+        bodies = list[bytes]()
         beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
-        encrypted = PLAIN if self.data_key is None else ENCRYPTED
-        stored = [
-            (*row[:6], how | encrypted | (WITH_BYTES if some else PLAIN), *row[7:])
-            for row, how, some in zip(rows, hows, beside, strict=True)
-        ]
+        for row, some in zip(rows, beside, strict=True):
+            encoding, body = compressed(compression, row.body)
+            proof = row.proof
+            if some:
+                encoding |= WITH_BYTES
+            if self.data_key is not None:
+                encoding |= ENCRYPTED
+                if not is_redacted(proof):  # without the key, no guess of the body can be checked against the head
+                    proof, body = row.head, proof[HEAD_BYTES:] + body
+            stored.append((*row[:6], encoding, b"", proof, *row[9:]))
+            bodies.append(body)
         if self.data_key is not None:
             bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
         if any(beside):
@@ -212,13 +219,17 @@ class RowCodec(NamedTuple):
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
         """Return the plain row, with its attachments."""
+        proof = row.proof
         try:
-            body = decompressed(row.encoding & ~(ENCRYPTED | WITH_BYTES), self._decrypted(row))
+            body = self._decrypted(row)
+            if row.encoding & ENCRYPTED and not is_redacted(proof):
+                proof, body = proof + body[:SALT_BYTES], body[SALT_BYTES:]
+            body = decompressed(row.encoding & ~(ENCRYPTED | WITH_BYTES), body)
             if row.encoding & WITH_BYTES:
                 body = self._with_attachments(body, attachments_of(row.body), opened)
         except NotAsWritten as error:
             return _damaged(row, str(error))
-        return row._replace(encoding=PLAIN, body=body)
+        return row._replace(encoding=PLAIN, body=body, proof=proof)
 
     def _decrypted(self, row: Row) -> bytes:
         """Return the body of a stored row, still compressed if it is. Raises ``NotAsWritten``."""

@@ -41,6 +41,7 @@ from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
+from tests.reading import reading
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -393,3 +394,21 @@ def test_a_body_over_the_limit_is_not_compressed(tmp_path: Path, compression: An
         list(rekey(target))
         assert contents(target) == [large.content]
     assert encodings(tmp_path / "a.db") == encodings(tmp_path / "b.db") == {PLAIN}
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib"])
+def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path: Path, compression: Any):
+    """A fork has the salt of its parent, which may be plain. So the salt of an event is encrypted with its body."""
+    path = tmp_path / "store.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("plain", said(1), expected_version=0)
+    with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr("11" * 32)]), compression=compression) as store:
+        store.fork("plain", 1, "fork")
+        store.append("fork", [said(2), said(3)], expected_version=1)
+        with reading(store, "fork") as read:
+            rows = read.rows(1, 3, 2)
+        assert all(hash_chain.commitment_of(row.proof, row.body) for row in rows)
+        salts = [row.proof[32:] for row in rows]
+    content = path.read_bytes()
+    assert all(len(salt) == 16 and salt not in content for salt in salts)
+    assert all(row.head in content for row in rows)

@@ -67,9 +67,9 @@ def seed(salt: bytes, name: bytes) -> bytes:
     return hashlib.sha256(b"foldlog" + salt + name).digest()
 
 
-def next_head(head: bytes, salt: bytes, row: Row, body: bytes) -> bytes:
+def next_head(head: bytes, salt: bytes, row: Row, body: bytes, behind: bytes) -> bytes:
+    """``behind`` is the salt of the event, or its commitment."""
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
-    behind = row.head[32:]
     commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
     return hashlib.sha256(head + salt + b"salted " + fields + row.kind + b"\n" + commitment).digest()
 
@@ -82,20 +82,24 @@ def checksum(name: bytes, row: Row) -> int:
     return zlib.crc32(row.body, zlib.crc32(columns + row.kind + row.head, zlib.crc32(name)))
 
 
-def opened(row: Row, name: bytes, data_key: bytes | None) -> bytes:
-    body, encoding = row.body, row.encoding
+def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]:
+    """The body, and the salt of the event or its commitment."""
+    body, encoding, behind = row.body, row.encoding, row.head[32:]
     if encoding & 8:
         assert data_key is not None
         columns = struct.pack(
             ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
             row.structural_before,
         )  # fmt: skip
-        what = {48: b"salted event", 64: b"redacted event"}[len(row.head)]
+        what = {32: b"event", 64: b"redacted event"}[len(row.head)]
         place = what + b"\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
+        if not behind:
+            behind, body = body[:16], body[16:]
         encoding -= 8
     encoding &= ~16
-    return {0: lambda: body, 1: lambda: zlib.decompress(body), 2: lambda: zstandard.decompress(body)}[encoding]()
+    read = {0: bytes, 1: zlib.decompress, 2: zstandard.decompress}[encoding]
+    return read(body), behind
 
 
 def said(body: bytes) -> Any:
@@ -150,9 +154,9 @@ def test_bytes_are_read_by_the_page(tmp_path: Path, compression: Any, sealed: bo
         content = (part, {"type": "raw", "data": b"\xff"}, part)
         store.append("c1", Message(source="user", content=content), expected_version=0)
     ((name, salt, (row,), data_key),) = conversations(path)
-    body = opened(row, name, data_key)
+    body, behind = opened(row, name, data_key)
     assert row.encoding == 16 + (8 if sealed else 0) + (row.encoding & 3)
-    assert next_head(seed(salt, name), salt, row, body) == row.head[:32]
+    assert next_head(seed(salt, name), salt, row, body, behind) == row.head[:32]
     assert said_with_bytes(path, name, row, body, data_key)["content"] == list(content)
 
 
@@ -185,8 +189,8 @@ def assert_reads(path: Path) -> dict[bytes, list[Any]]:
     for name, salt, rows, data_key in conversations(path):
         head, shown, structural = seed(salt, name), 0, 0
         for place, row in enumerate(rows):
-            body = opened(row, name, data_key)
-            head = next_head(head, salt, row, body)
+            body, behind = opened(row, name, data_key)
+            head = next_head(head, salt, row, body, behind)
             assert (row.id, row.head[:32], row.checksum) == (place, head, checksum(name, row))
             assert (row.shown_before, row.structural_before) == (shown, structural)
             shown, structural = shown + row.shown, structural + row.structural
@@ -293,7 +297,7 @@ def test_the_example_on_the_page_can_be_computed_again():
             int(event_id), kind.encode(), int(schema), int(shown), int(structural), int(at), 0, int(before), int(turns),
             int(check), bytes.fromhex(written), body,
         )  # fmt: skip
-        head = next_head(head, salt, row, body)
+        head = next_head(head, salt, row, body, row.head[32:])
         assert (head.hex(), checksum(b"c1", row)) == (written[:64], int(check))
 
 
