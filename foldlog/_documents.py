@@ -303,6 +303,13 @@ class RequestDocument(Document, frozen=True, kw_only=True):
     reason: str
 
 
+class SummaryLineDocument(Document, frozen=True):
+    """A line of a digest, and the event that says it."""
+
+    event: int
+    line: str
+
+
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
     which event ``by`` hid it.
@@ -319,6 +326,7 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     forgotten_at: int | None
     summary: SummaryDocument | None
     stands_in: SummaryDocument | None
+    lines: tuple[SummaryLineDocument, ...]
 
 
 class SummarizedDocument(Document, frozen=True, kw_only=True):
@@ -561,6 +569,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     events_masked: int
     needed_shown: float | None
     needed_named: float | None
+    facts_shown: float | None
     condensations_per_100_calls: float
     needed_again: int
     missing: tuple[MissingDocument, ...]
@@ -568,6 +577,18 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     lost: tuple[int, ...]
     condensed_before: tuple[int, ...]
     calls: tuple[CallDocument, ...]
+
+
+class CurvePointDocument(Document, frozen=True, kw_only=True):
+    """A point of ``foldlog compare --curve``: a strategy of a size, the tokens of its prompts on average, and the
+    percentages of the terms and of the facts needed again that these show. Recorded condensations have no size.
+    """
+
+    strategy: str
+    size: int | None
+    tokens: int
+    terms: float
+    facts: float | None
 
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
@@ -579,6 +600,7 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     priced: str
     price: tuple[float, float]
     html: str | None
+    curve: tuple[CurvePointDocument, ...]
     verdict: tuple[str, ...]
     strategies: tuple[StrategyFiguresDocument, ...]
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
+from foldlog.condensers.models.limits import Window
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -268,7 +269,7 @@ class SummarizingCondenser(RollingCondenser):
         return shown, tokens
 
 
-def limit_of(agent_llm: AgentModel | None, max_tokens: int | None = None, margin_ratio: float = 0.1) -> int | None:
+def limit_of(agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1) -> int | None:
     """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
     The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its answer less the

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
 
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
@@ -75,16 +75,11 @@ class Prices:
         self.of: Callable[[str], Price | None] = cache(self._of)
         """Return the price of a model; None where its input or its output has none."""
 
-    @cached_property
-    def _litellms(self) -> Mapping[str, msgspec.Raw]:
-        found = find_spec("litellm")
-        table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json") if found else None
-        return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw]) if table and table.exists() else {}
-
     def _of(self, model: str) -> Price | None:
-        names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
+        names = names_of(model)
         price = next((self._own[name] for name in names if name in self._own), None)
-        if price is None and (known := next((self._litellms[name] for name in names if name in self._litellms), None)):
+        table = litellms_table() if price is None else {}
+        if known := next((table[name] for name in names if name in table), None):
             price = _price(msgspec.json.decode(known))
         if price is None or price.input_cost_per_token is None or price.output_cost_per_token is None:
             return None

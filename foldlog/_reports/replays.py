@@ -62,7 +62,7 @@ class Replay:
     ``needed``      the terms that the agent used and that had occurred before, one for each use in a reply
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
     ``facts``       of how many of ``needed`` the line in which it last stood says something
-    ``facts_shown``  for how many of these the prompt had the term near a word that stood beside it there
+    ``facts_in_prompts``  for how many of these the prompt had the term near a word that stood beside it there
     """
 
     turns: Sequence[CallDocument]
@@ -77,7 +77,7 @@ class Replay:
     needed: Sequence[str]
     missing: Sequence[MissingDocument]
     facts: int
-    facts_shown: int
+    facts_in_prompts: int
 
     @property
     def acted(self) -> bool:
@@ -90,9 +90,9 @@ class Replay:
         return 100 * (1 - len(self.missing) / len(self.needed)) if self.needed else None
 
     @property
-    def facts_share(self) -> float | None:
+    def facts_shown(self) -> float | None:
         """The percentage of ``facts`` that was shown; None if there were none."""
-        return 100 * self.facts_shown / self.facts if self.facts else None
+        return 100 * self.facts_in_prompts / self.facts if self.facts else None
 
     @property
     def needed_named(self) -> float | None:
@@ -357,5 +357,5 @@ class Replaying:
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),
             facts=self._needs.facts,
-            facts_shown=self._needs.facts_shown,
+            facts_in_prompts=self._needs.facts_shown,
         )

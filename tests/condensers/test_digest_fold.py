@@ -229,7 +229,7 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
         ("git commit -m 'one: two' && make", "one: two"),
         ('cd /w && git commit --amend -am "three"', "three"),
         ("git commit", ""),
-        ("git log -m x", ""),
+        ("git log -m x", None),
     ],
 )
 def test_a_commit_is_known_by_its_message(command, message):
@@ -246,6 +246,7 @@ def test_a_commit_is_known_by_its_message(command, message):
         ("go test -run A ./kite", "go test ./...", True),
         ("pytest tests/test_a.py::test_b -q", "cd /w && pytest tests/test_a.py", True),
         ("npm test -- kite 2>&1 | tail -5", "npm test", True),
+        ("git merge kite --no-edit", "git add -A && git commit --no-edit", True),
         ("go test ./...", "go test ./kite", False),
         ("pytest tests/test_a.py", "pytest tests/test_b.py", False),
         ("make kite", "ls", False),

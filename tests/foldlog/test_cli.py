@@ -187,6 +187,18 @@ def test_why_shows_the_beginning_of_a_long_summary_and_names_the_command_for_the
     assert "line 39." in foldlog("why", "long", 0, "--json").document["summary"]["text"]
 
 
+def test_why_names_the_event_of_each_line_of_a_digest(foldlog):
+    said = [Message(source="user", content=words) for words in ("mend a_kite.py", "and paint it")]
+    text = "# Digest of 2 events\n\n## Asked by the user\n- mend a_kite.py [0]\n- and paint it [1]"
+    forgets = CondensationAction(forgotten_event_ids=[0, 1], summary=text, summary_offset=0)
+    with open_store("sqlite:///foldlog.db") as store:
+        store.append("kites", [*said, forgets], expected_version=0)
+    of_summary = foldlog("why", "kites", "-4", "--json").document["lines"]
+    assert of_summary == [{"event": 0, "line": "mend a_kite.py"}, {"event": 1, "line": "and paint it"}]
+    assert foldlog("why", "kites", 1, "--json").document["lines"] == of_summary[1:]
+    assert "what it says of the event: and paint it" in foldlog("why", "kites", 1).out
+
+
 def test_a_declined_condensation_says_why(foldlog):
     declined = CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "all is recent"})
     with open_store("sqlite:///foldlog.db") as store:

@@ -2,7 +2,9 @@
 
 import re
 import sys
+from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 import foldlog as library
@@ -118,6 +120,43 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
     assert "; what its own model cost is not recorded." in " ".join(foldlog("compare", "c1").out.split())
     assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
     assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in foldlog("compare", "c1").out
+
+
+def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(foldlog, work, monkeypatch, tmp_path):
+    monkeypatch.setattr("foldlog._cli.forgetting.compare.counter_beside", lambda model: None)
+    with open_store("sqlite:///foldlog.db") as store:
+        later = Message(source="agent", content="as a/path.py says")
+        store.append("c1", [Message(source="user", content="read a/path.py twice"), later], expected_version=62)
+    ran = foldlog("compare", "c1", "--curve", tmp_path / "curve.svg", "--json")
+    assert ran.err == ""
+    points = ran.document["curve"]
+    named = {(point["strategy"], point["size"]): point for point in points}
+    assert named["as recorded", None]["terms"] == named["everything", 0]["terms"] == 100
+    assert len(named) == len(points) == 20
+    most = named["everything", 0]["tokens"]
+    assert named["recent", 10]["tokens"] < named["recent", 40]["tokens"] < most
+    assert named["digest", 20]["tokens"] < most
+    drawing = ElementTree.parse(tmp_path / "curve.svg").getroot()
+    assert len(list(drawing.iter("{http://www.w3.org/2000/svg}circle"))) == 2 * len(points)
+    out = foldlog("compare", "c1", "--curve", tmp_path / "other.svg").out
+    assert re.search(r"recent +10 .* 100.0 % +100.0 %", out)
+    assert "Recall at retained tokens: " in out
+
+
+def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, work, monkeypatch):
+    table = {"tiny-model": msgspec.Raw(b'{"max_input_tokens": 1000, "max_output_tokens": 100}')}
+    monkeypatch.setattr("foldlog.condensers.models.limits.litellms_table", lambda: table)
+    rows = by_name(foldlog("compare", "c1", "--json"))
+    assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (32_000, 0)
+    assert "max_tokens = 32000" not in rows
+    with open_store("sqlite:///foldlog.db") as store:
+        replies = [Message(source="agent", content="hm", meta={"model": model}) for model in ("a/tiny-model", "other")]
+        store.append("c1", [*replies, Message(source="user", content="x" * 3_000)], expected_version=62)
+        store.append("c1", Message(source="agent", content="yes", meta={"model": "other"}), expected_version=65)
+    told = foldlog("compare", "c1", "--json").document["strategies"]
+    rows = {row["strategy"]: row for row in told}
+    assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (800, 2)
+    assert rows["max_tokens = 32000"]["condensations"] == 0
 
 
 @pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")])

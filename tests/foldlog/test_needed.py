@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from benchmarks import recall
 from foldlog._documents import MissingDocument as Missing
-from foldlog._reports.needed import event_terms, terms_of
+from foldlog._reports.needed import event_terms, is_near, terms_of, words_beside
 from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.eventstore import Action, Annotation, CondensationSummary, Message, Observation
+from foldlog.eventstore import Action, Annotation, CondensationAction, CondensationSummary, Message, Observation
 from tests.foldlog.test_replays import Counted
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
@@ -179,3 +179,62 @@ def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
     assert summary.content.splitlines()[0].startswith("User:")
     assert summary.content.splitlines()[0].endswith("[0]")
     assert any(each.named for each in done.missing) or not done.missing
+
+
+# --- facts ---
+
+
+def test_the_words_beside_a_term_are_those_of_the_last_line_that_has_it():
+    texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
+    assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
+        "a/path.py": set(),
+        "MAX_SIZE": {"kites"},
+        "getValue": set(),
+    }
+
+
+@pytest.mark.parametrize(
+    "text, near",
+    [
+        ("kites of MAX_SIZE", True),
+        ("MAX_SIZE\n\n- kites", True),
+        ("kites " + "x" * 130 + " MAX_SIZE", False),
+        ("kites xMAX_SIZE", False),
+        ("MAX_SIZE, kitesurf", False),
+        ("MAX_SIZE " + "x" * 130 + " kites MAX_SIZE", True),
+        ("see MAX_SIZE. Kites: kites", True),
+    ],
+)
+def test_a_term_is_a_fact_where_a_word_that_stood_beside_it_is_near(text, near):
+    assert is_near(text, "MAX_SIZE", {"kites"}) == near
+
+
+@pytest.mark.parametrize(
+    "summary, terms, facts",
+    [
+        ("the wind of a_name.py is 7", 100, 100),
+        ("names: a_name.py b_name.py", 100, 0),
+        ("nothing", 0, 0),
+    ],
+)
+def test_a_list_of_names_shows_terms_and_no_facts(summary, terms, facts):
+    events = [
+        Message(id=0, source="user", content="begin"),
+        Message(id=1, source="user", content="the wind of a_name.py is 7"),
+        Message(id=2, source="agent", content="well"),
+        CondensationAction(id=3, forgotten_event_ids=(1,), summary=summary, summary_offset=1),
+        Message(id=4, source="user", content="go on"),
+        Message(id=5, source="agent", content="a_name.py needs wind"),
+    ]
+    done = replay(events, None, Counted())
+    assert (done.needed_shown, done.facts_shown, done.facts) == (terms, facts, 1)
+
+
+def test_a_term_that_stood_alone_is_no_fact_and_a_whole_event_shows_it():
+    events = [
+        Message(id=0, source="user", content="a_name.py\nread b_name.py slowly"),
+        Message(id=1, source="agent", content="a_name.py and b_name.py"),
+    ]
+    done = replay(events, None, Counted())
+    assert (len(done.needed), done.facts, done.facts_shown) == (2, 1, 100)
+    assert replay(events[:1], None, Counted()).facts_shown is None

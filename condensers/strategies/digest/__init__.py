@@ -24,10 +24,11 @@ from dataclasses import dataclass
 
 from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
 from foldlog.condensers.models.estimate import ESTIMATE, counting
+from foldlog.condensers.models.limits import window_in
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.fold import Digest as Digest
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, ids_in, ids_of, text_of
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.eventstore import Event, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept
 
@@ -35,7 +36,9 @@ _LENGTH_MIN = 500
 """The least ``max_length`` that a user may set."""
 
 _TOKENS = 32_000
-"""How many tokens a View may have besides its head where no limit of any kind is known: few models take less."""
+"""How many tokens a View may have besides its head where no limit of any kind is known, and no reply of the agent names
+its model: few models take less.
+"""
 
 _MEMORY = "digest"
 """The name of the last fold in the memory of a View's past."""
@@ -79,7 +82,9 @@ class DigestCondenser(SummarizingCondenser):
         if self.max_size is not None or super().limits(counting(agent_llm))[1] is not None:
             return super().overrun(view, counting(agent_llm))
         sums = ESTIMATE.token_sums(view)
-        limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]  # so half of them are left for the tail
+        limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
+        if limit is None:
+            limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]  # so half of them are left for the tail
         seen = any(map(begins_reply, view.events))  # before the agent's first reply no event has been shown to it
         return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and seen else None
 

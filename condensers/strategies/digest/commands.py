@@ -75,8 +75,11 @@ def _is_check(simple: _Simple) -> bool:
     return program not in _NO_CHECKS and any(_CHECKS.fullmatch(word.lstrip("./")) for word in (program, *words[1:]))
 
 
-def commit_message(command: str) -> str:
-    """Return the first line of the message of a commit that a command makes; empty if it makes none."""
+_ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")
+
+
+def commit_message(command: str) -> str | None:
+    """Return the first line of the message of a commit that a command makes; None if it makes none."""
     for simple in _parsed(bare(command)):
         if simple.words[:2] == ["git", "commit"] or (simple.words[:1] == ["git"] and "commit" in simple.words[:4]):
             after = [*simple.words[2:], "", ""]
@@ -85,14 +88,16 @@ def commit_message(command: str) -> str:
             message = after[place + 1]
             is_document = (document is not None and "<<" in message) or message.startswith("$(")
             return first_line(document[3] if document and is_document else message)
-    return ""
+    return None
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is equal, or runs the
-    same program over the same or more.
+    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is equal, that
+    runs the same program over the same or more, or a commit that ends a merge.
     """
-    return wide == narrow or any(
+    if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and commit_message(wide) is not None):
+        return True
+    return any(
         bool(some) and some[:1] == others[:1] and all(any(part.startswith(word) for part in others) for word in some)
         for some in _selections(wide)
         for others in _selections(narrow)

@@ -342,8 +342,9 @@ class Digest:
             self.check = DigestLine(
                 one_line(deed.text, 80) + (code or (" → failed" if outcome.failed else " → passed")), event_id
             )
-        if not outcome.failed and (message := commit_message(deed.command)):
-            self._note(Section.BUILT, f"committed: {message}", event_id)
+        message = None if outcome.failed else commit_message(deed.command)
+        if message is not None:
+            self._note(Section.BUILT, f"committed: {message or deed.text}", event_id)
 
     # --- names ---
 

@@ -19,12 +19,13 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.tables import Column, print_rows
 from foldlog._copies import noted
-from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
+from foldlog._documents import ComparisonDocument, CurvePointDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
+from foldlog._reports.recall_curve import RECORDED, points, strategies, write_plot
 from foldlog._words.gist import cost_words, count
 from foldlog.eventstore import CondensationAction, Store, install_command
-from foldlog.projections import Views, contains, intervals_kept
+from foldlog.projections import View, Views, contains, intervals_kept
 
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price, Prices
@@ -49,6 +50,14 @@ def run(
     ] = None,
     html: Annotated[
         Path | None, output_option("--html", help="Write a page with the verdict, figures and plots.")
+    ] = None,
+    curve: Annotated[
+        Path | None,
+        output_option(
+            "--curve",
+            help="Write a plot of recall at retained tokens: what several strategies, each of several sizes, and the "
+            "recorded condensations show of what was needed again.",
+        ),
     ] = None,
     force: Force = False,
     agent: AgentModelName = None,
@@ -78,13 +87,19 @@ def run(
         price, priced = _price(agent, table)
         model = None if prices is not None and priced == agent and find_spec("litellm") is None else named_model(agent)
         counter = counter_beside(model)
-        condensers = _condensers(configs or [], model)
+        limit = _limit_by_log(Views(store).at(conversation, version), model)
+        condensers = _condensers(configs or [], model, limit)
         replays, asks = _replays(store, conversation, version, condensers, model, counter)
         with terminal.working("comparing"):
             can_count = agent is None and find_spec("litellm") is not None
             called = _model_called(store, conversation) if can_count else None
-        rows = comparison(replays, asks, price, {name: described(each, model) for name, each in condensers.items()})
+        about = {name: described(each, model) for name, each in condensers.items()}
+        about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
+        rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
+        found = [] if curve is None else _curve(store, conversation, version, counter)
+        if curve is not None:
+            write_plot(curve, conversation, found)
         if html is not None:
             with noted(store, "comparison", html, conversation):
                 write_page(
@@ -97,12 +112,15 @@ def run(
         priced=priced,
         price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
         html=None if html is None else str(html),
+        curve=tuple(found),
         verdict=tuple(verdict),
         strategies=tuple(rows),
     )
     terminal.answer(document, lambda: _show(conversation, version, model, counter, rows, verdict))
     if html is not None and not as_json:
         terminal.say(f"The Views over time: {html}")
+    if curve is not None and not as_json:
+        _show_curve(curve, found)
     if called is not None:
         terminal.note(
             f"its replies are of {called}; to count and price as that one: --agent-model {shlex.quote(called)}"
@@ -122,6 +140,14 @@ def _model_called(store: Store, conversation: str) -> str | None:
     return next((model for model, number in calls.most_common(1) if number), None)
 
 
+def _limit_by_log(view: View, model: AgentModel | None) -> int | None:
+    """Return the limit of the default condenser if the log names the agent's model, and no option does."""
+    from foldlog.condensers.models.limits import window_in
+    from foldlog.condensers.strategies.summarizing import limit_of
+
+    return limit_of(window_in(view)) if model is None else None
+
+
 def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
     """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
     proportions of most.
@@ -135,14 +161,16 @@ def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
     return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"
 
 
-def _condensers(configs: list[Path], model: AgentModel | None) -> dict[str, Condenser]:
-    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
+def _condensers(configs: list[Path], model: AgentModel | None, limit: int | None) -> dict[str, Condenser]:
+    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it.
+    ``limit`` is that of the model which the log names.
+    """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
     default = default_condenser()
     named: dict[str, Condenser] = {"default": default}
     _, tokens = default.limits(None)
-    if not configs and default.limits(model)[1] != tokens:
+    if not configs and (limit or default.limits(model)[1]) != tokens:
         named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
     paths = list(dict.fromkeys(configs))
     stems = ["default", *(path.stem for path in paths)]
@@ -195,6 +223,43 @@ def _replays(
     return replays, asks
 
 
+def _curve(store: Store, conversation: str, version: int, counter: AgentModel | None) -> list[CurvePointDocument]:
+    """Replay the history under all strategies and sizes of the plot, in one pass."""
+    from foldlog._reports.replays import Replaying
+    from foldlog.condensers import ESTIMATE
+
+    replaying = {key: Replaying(condenser, None, counter or ESTIMATE) for key, condenser in strategies().items()}
+    structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
+    kept = intervals_kept(structural, version)
+    if not any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural):
+        del replaying[RECORDED, None]
+    with terminal.working("drawing", "events", version) as update:
+        for event in store.events(conversation, 0, version):
+            if contains(kept, event.id):
+                for one in replaying.values():
+                    one.take(event)
+            if event.id % _PAGE == 0:
+                update(completed=event.id)
+        return points({key: one.result() for key, one in replaying.items()})
+
+
+def _show_curve(path: Path, found: list[CurvePointDocument]) -> None:
+    heads = ("size", "tokens a prompt", "terms", "facts")
+    rows = [
+        [
+            point.strategy,
+            str(point.size or ""),
+            f"{point.tokens:,}",
+            f"{point.terms:.1f} %",
+            "–" if point.facts is None else f"{point.facts:.1f} %",
+        ]
+        for point in found
+    ]
+    terminal.say()
+    print_rows((Column("strategy"), *(Column(head, "right") for head in heads)), rows)
+    terminal.say(f"Recall at retained tokens: {path}")
+
+
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Add the name of the condenser to an error of its model, which stops the comparison."""
@@ -215,6 +280,7 @@ _FIGURES = (
     ("  condenses above, tokens", "tokens_max", "{:,}"),
     ("needed again and shown", "needed_shown", "{:.1f} %"),
     ("  shown, or its event's id is", "needed_named", "{:.1f} %"),
+    ("  shown beside a word of its line", "facts_shown", "{:.1f} %"),
     ("condensations", "condensations", "{:,}"),
     ("  for 100 calls", "condensations_per_100_calls", "{:.1f}"),
     ("of them asked for and impossible", "declined", "{:,}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from foldlog._cli.hints import command, completed
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
+from foldlog._documents import RequestDocument, SummaryDocument, SummaryLineDocument, WhyDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
@@ -31,6 +31,8 @@ _BEFORE = 30
 _NAMED = 5
 
 _ID = re.compile(r"-?[0-9]+")
+_LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
+"""A line of a digest, and the id of its event."""
 
 SETTINGS = EVENT_SETTINGS
 
@@ -97,7 +99,17 @@ def _document(conversation: str, answer: Why, requests: Sequence[CondensationReq
         requests=tuple(RequestDocument(event=request.id, reason=request.reason) for request in requests),
         summary=_summary(answer.summary),
         stands_in=_summary(answer.stands_in),
+        lines=tuple(_lines(answer)),
     )
+
+
+def _lines(answer: Why) -> Iterator[SummaryLineDocument]:
+    """Yield the lines of a digest with their events: of the summary that is explained all, else those of the event."""
+    event = answer.event
+    text = event.content if isinstance(event, CondensationSummary) else getattr(answer.stands_in, "content", "")
+    for line, event_id in _LINE.findall(text):
+        if event.id < 0 or int(event_id) == event.id:
+            yield SummaryLineDocument(int(event_id), line)
 
 
 def _summary(summary: CondensationSummary | None) -> SummaryDocument | None:
@@ -128,6 +140,8 @@ def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest
     _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
         _show_summary("what replaces it now{}:", answer.stands_in, conversation)
+    for told in _lines(answer) if answer.stands_in else ():
+        terminal.say("what it says of the event: ", (terminal.printable(told.line), "dim"), wraps=True)
 
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:

@@ -1,0 +1,60 @@
+"""The window of a model that a log names, from litellm's table, without an import of litellm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from foldlog.projections import View, begins_reply
+
+
+class Window(Protocol):
+    """How much a model takes and answers, in tokens; None where it is unknown."""
+
+    @property
+    def max_input_tokens(self) -> int | None: ...
+
+    @property
+    def max_output_tokens(self) -> int | None: ...
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+@cache
+def litellms_table() -> Mapping[str, msgspec.Raw]:
+    """Return litellm's entries of models, by name; empty where litellm is not installed. Cost: 3 MB, once."""
+    found = find_spec("litellm")
+    table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json") if found else None
+    return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw]) if table and table.exists() else {}
+
+
+def names_of(model: str) -> list[str]:
+    """Return the names under which a model may be in the table: its own, and without each provider before a slash."""
+    return [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
+
+
+def window_in(view: View) -> Window | None:
+    """Return the window of the model that the newest reply in a View names, of those that the table has. Cost: the
+    events since that reply.
+    """
+    models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
+    windows = (_window(model) for model in models if isinstance(model, str))
+    return next((window for window in windows if window is not None), None)
+
+
+@cache
+def _window(model: str) -> Window | None:
+    table = litellms_table()
+    entry = next((table[name] for name in names_of(model) if name in table), None)
+    try:
+        return None if entry is None else msgspec.json.decode(entry, type=_Entry)
+    except msgspec.ValidationError:  # some entries have words there
+        return None

@@ -1,0 +1,143 @@
+"""Recall at retained tokens: how much of what the agent needed again each strategy shows, at several sizes.
+
+A curve for each strategy: one that is higher at the same tokens shows more for its price. Recorded condensations are a
+point. docs/RECALL.md defines both measures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from itertools import chain
+from pathlib import Path
+
+from foldlog._documents import CurvePointDocument
+from foldlog._reports.replays import Replay
+from foldlog._values import named_in, parsed
+from foldlog._whole_file import whole_file
+from foldlog.condensers import AgentModel, Condenser, Step, condenser_from_config
+from foldlog.condensers.selection import after_system_prompt
+from foldlog.eventstore import Action, CondensationSummary, Event, Message
+from foldlog.projections import View
+
+RECORDED = "as recorded"
+_PATH = re.compile(r".*path|file(?:name)?")
+_SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
+    "digest": (lambda size: condenser_from_config({"type": "digest", "max_size": size}), (20, 40, 80, 160)),
+    "recent": (lambda size: condenser_from_config({"type": "recent", "max_events": size}), (10, 20, 40, 80, 160)),
+    "observation_masking": (
+        lambda size: condenser_from_config({"type": "observation_masking", "attention_window": size}),
+        (3, 10, 40, 100),
+    ),
+    "requests, files, last turns": (lambda size: RequestsAndFiles(size), (3, 8, 15, 30, 60)),
+    "everything": (lambda size: condenser_from_config({"type": "noop"}), (0,)),
+}
+
+
+class RequestsAndFiles(Condenser):
+    """The rule of thumb that a digest must beat: all messages of the user, the names of the files that calls had, and
+    the last turns.
+    """
+
+    type = "requests_and_files"
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        points = view.cut_points
+        if len(points) <= self.turns + 1:
+            return Step(view)
+        cut = points[-1 - self.turns]
+        head = after_system_prompt(view)
+        older = view[head:cut]
+        files = dict.fromkeys(chain.from_iterable(map(_paths, older)))
+        asked = [event for event in older if isinstance(event, Message) and event.source == "user"]
+        note = [CondensationSummary(id=-2, content=f"Files: {', '.join(files)}")] if files else []
+        return Step(view.with_events([*view[:head], *asked, *note, *view[max(head, cut) :]]))
+
+
+def _paths(event: Event) -> Iterable[str]:
+    if isinstance(event, Action):
+        yield from (text for name, text in named_in(parsed(event.arguments)) if _PATH.fullmatch(name))
+
+
+def strategies() -> dict[tuple[str, int | None], Condenser | None]:
+    """Return the condensers of all curves, by the name of the curve and the size; None for the recorded point."""
+    made: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
+    for name, (make, sizes) in _SIZES.items():
+        made |= {(name, size): make(size) for size in sizes}
+    return made
+
+
+def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
+    """Return a point for each replay in which the agent needed something again and tokens were counted."""
+    found = []
+    for (name, size), replay in replays.items():
+        calls, sent = len(replay.turns), replay.tokens_sent
+        terms, facts = replay.needed_shown, replay.facts_shown
+        if terms is not None and sent is not None:
+            found.append(CurvePointDocument(strategy=name, size=size, tokens=sent // calls, terms=terms, facts=facts))
+    return found
+
+
+# --- the plot ---
+
+_WIDTH, _HEIGHT, _PANEL, _LEFT, _TOP, _BOTTOM = 920, 430, 360, 50, 60, 50
+_COLOURS = ("#00796b", "#2b6cb0", "#c53030", "#805ad5", "#5f6b7a", "#b7791f")
+
+
+def write_plot(path: Path, title: str, found: Sequence[CurvePointDocument]) -> None:
+    """Write the plot to a file. Raises ``OSError`` where the file cannot be written."""
+    with whole_file(path) as file:
+        file.write(_svg(title, found).encode("utf-8", "backslashreplace"))
+
+
+def _svg(title: str, found: Sequence[CurvePointDocument]) -> str:
+    """Return the plot: two panels, terms and facts, a curve for each strategy over the tokens of a prompt."""
+    names = list(dict.fromkeys(point.strategy for point in found))
+    colours = dict(zip(names, _COLOURS, strict=False))
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="12" '
+        f'font-family="system-ui, sans-serif"><title>Recall at retained tokens: {escape(title)}</title>',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
+    ]
+    for place, (figure, words) in enumerate((("terms", "terms shown"), ("facts", "facts shown"))):
+        left = _LEFT + place * (_PANEL + _LEFT)
+        drawn += _panel(left, f"{title}: {words}", [(point, getattr(point, figure)) for point in found], colours)
+    for place, (name, colour) in enumerate(colours.items()):
+        drawn.append(f'<text x="{_LEFT + 140 * place}" y="{_HEIGHT - 8}" fill="{colour}">● {escape(name[:22])}</text>')
+    return "\n".join([*drawn, "</svg>", ""])
+
+
+def _panel(
+    left: int, title: str, found: Sequence[tuple[CurvePointDocument, float | None]], colours: Mapping[str, str]
+) -> list[str]:
+    known = [(point, share) for point, share in found if share is not None]
+    most = max((point.tokens for point, _ in known), default=1)
+    low = min((share for _, share in known), default=0) // 10 * 10
+
+    def place(point: CurvePointDocument, share: float) -> str:
+        x = left + point.tokens / most * (_PANEL - 20)
+        y = _HEIGHT - _BOTTOM - (share - low) / (100.1 - low) * (_HEIGHT - _TOP - _BOTTOM)
+        return f"{x:.1f},{y:.1f}"
+
+    drawn = [f'<text x="{left}" y="30" font-weight="600">{escape(title[:52])}</text>']
+    for percent in range(int(low), 101, 10):
+        y = _HEIGHT - _BOTTOM - (percent - low) / (100.1 - low) * (_HEIGHT - _TOP - _BOTTOM)
+        drawn.append(f'<path d="M{left} {y:.1f}h{_PANEL - 20}" stroke="#ddd"/>')
+        drawn.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{percent}</text>')
+    drawn.append(f'<text x="{left}" y="{_HEIGHT - 32}">0 to {most:,} tokens a prompt</text>')
+    for name, colour in colours.items():
+        of_strategy = [(point, share) for point, share in known if point.strategy == name]
+        mine = sorted(of_strategy, key=lambda drawn: drawn[0].tokens)
+        line = " ".join(place(point, share) for point, share in mine)
+        drawn.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for point, share in mine:
+            x, _, height = place(point, share).partition(",")
+            about = f"{name} {point.size or ''}: {share:.1f} % at {point.tokens:,} tokens"
+            drawn.append(
+                f'<circle cx="{x}" cy="{height}" r="4" fill="{colour}"><title>{escape(about)}</title></circle>'
+            )
+    return drawn
