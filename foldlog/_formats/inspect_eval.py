@@ -245,7 +245,7 @@ def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
 def _blocks(content: Any) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]]
     parts = [{"type": "text", "text": content}] if type(content) is str and content else content or []
-    return [{"type": "image", "image": part["image_url"]["url"]} if "image_url" in part else part for part in parts]
+    return [{"type": "image", "image": url} if (url := within(part, "image_url", "url")) else part for part in parts]
 
 
 FORMAT = Format(

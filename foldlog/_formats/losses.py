@@ -93,7 +93,8 @@ class Losses:
             self._open.add(event.id)
         self._open.discard(event.cause)
         self._before = event if isinstance(event, Message | SystemMessage | Action | Observation) else self._before
-        if (reply := event.meta.get("reply")) in self._replies and type(reply) is str:  # each has what was spent so far
+        reply = event.meta.get("reply")
+        if type(reply) is str and reply in self._replies:  # each has what was spent so far
             event = replace(event, meta={key: event.meta[key] for key in event.meta if key not in ("usage", "cost")})
         self._replies |= {reply} if type(reply) is str else set()
         self._sought.append((event, _told_by(event)))

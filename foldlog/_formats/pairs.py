@@ -177,4 +177,8 @@ def _is_custom(call: Action) -> bool:
 
 def arguments_of(call: Action) -> dict[str, Any]:
     """Return the arguments of a call as the object that a model is shown."""
-    return value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
+    if not isinstance(call.arguments, str):
+        return call.arguments or {}
+    shown = value_of(arguments_shown(call))
+    # A number of thousands of digits is JSON, but no number of Python.
+    return shown if isinstance(shown, dict) else {"invalid_arguments": call.arguments}

@@ -299,7 +299,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 def _blocks(content: Content) -> list[dict[str, Any]]:
     """Return the texts and images of a content: pi has no other files."""
-    blocks = (block for block in blocks_of(content) if block["type"] != "document")
+    blocks = (block for block in blocks_of(content) if kind_of(block) != "document")
     return [_image(block["source"]) if "data" in block.get("source", ()) else block for block in blocks]
 
 

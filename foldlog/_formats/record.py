@@ -126,7 +126,10 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 def joined_text(content: Content) -> str:
     """Return the texts of a content with a blank line between them, as Views join them, without its images."""
-    return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content if part.get("text"))
+    if isinstance(content, str):
+        return content
+    texts = strings_in([part.get("text") for part in content])
+    return "\n\n".join(filter(None, texts))
 
 
 _SECONDS_LEAST, _MILLISECONDS_LEAST = 10**8, 10**11

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import shlex
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,9 @@ import foldlog as api
 from foldlog import Action, Annotation, EventStoreError, Message, Observation, SystemMessage
 from foldlog._cli.application import COMMANDS, build
 from foldlog._formats.conversion import OtherFormat
+from foldlog._formats.registry import FORMATS
 from foldlog._web.app import application
+from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import (
     CondensationAction,
@@ -145,7 +148,7 @@ ODD: dict[str, Callable[[], Event | list[Event]]] = {
     ],
     "request that steers": lambda: CondensationRequest(reason=STEERS),
     "cause that is later": lambda: said(cause=10**9),
-    "meta that steers": lambda: said(meta={STEERS: STEERS, "traceparent": 7, "answers_version": []}),
+    "meta that steers": lambda: said(meta={STEERS: STEERS, "traceparent": 7, "shown_version": []}),
     "extra": lambda: said(extra={STEERS: nested(30), "later": NAN}, origin=Origin(format="openai-chat")),
     "thinking": lambda: Message(source="agent", content=WORD, thinking=[{"type": STEERS}, {"thinking": 7}, {}]),
 }
@@ -244,12 +247,17 @@ def failures(foldlog: Any, names: Sequence[str], *forms: str) -> list[str]:
     return failed
 
 
-def odd_store(foldlog: Any, names: Sequence[str]) -> list[str]:
-    taken = fill("foldlog.db", names)
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A store with all odd events, to be copied, and which of them are in it."""
+    path = tmp_path_factory.mktemp("odd") / "odd.db"
+    return path, fill(path, [*ODD])
+
+
+def add_other_files() -> None:
     Path("chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
     with api.open("good.db") as histories:
         histories["one"].append(said())
-    return taken
 
 
 COMMAND_NAMES = sorted(
@@ -257,15 +265,18 @@ COMMAND_NAMES = sorted(
 )
 
 
-def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog):
-    taken = odd_store(foldlog, [*ODD])
+@pytest.mark.parametrize("name", ["search", "stats", "redact"])
+def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog, odd, name):
+    path, taken = odd
     assert {name for name in ODD if name not in taken} == REFUSED
-    assert failures(foldlog, ["search", "stats", "redact"], "") == []
+    shutil.copy(path, "foldlog.db")
+    assert failures(foldlog, [name], "") == []
 
 
 @pytest.mark.long
-def test_no_command_fails_because_of_one_event(foldlog):
-    odd_store(foldlog, [*ODD])
+def test_no_command_fails_because_of_one_event(foldlog, odd):
+    shutil.copy(odd[0], "foldlog.db")
+    add_other_files()
     assert failures(foldlog, COMMAND_NAMES, "", "--json") == []
 
 
@@ -324,8 +335,8 @@ def call(of: object, name: str, values: Mapping[str, Any]) -> None:
         found.to_messages()
 
 
-def test_no_method_fails_because_of_one_event(tmp_path):
-    fill(tmp_path / "odd.db", [*ODD])
+def test_no_method_fails_because_of_one_event(tmp_path, odd):
+    shutil.copy(odd[0], tmp_path / "odd.db")
     (tmp_path / "chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
     failed = []
     with api.open(tmp_path / "odd.db") as histories, api.open(tmp_path / "other.db") as others:
@@ -379,8 +390,17 @@ def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(histories, doo
     histories["c"].view().to_messages()
 
 
-def test_no_page_fails_because_of_one_event(tmp_path):
-    fill(tmp_path / "odd.db", [*ODD])
+@pytest.mark.parametrize("view", [False, True])
+def test_no_export_fails_because_of_one_event(odd, view):
+    with api.open(odd[0]) as histories:
+        for format in FORMATS.values():
+            with suppress(OtherFormat):
+                records = list(histories[ALL].export(format.name, view=view, notes=lambda note: None))
+                json_text(records if format.document is None else format.document(records), exact=True)
+
+
+def test_no_page_fails_because_of_one_event(tmp_path, odd):
+    shutil.copy(odd[0], tmp_path / "odd.db")
     with open_store(f"sqlite:///{tmp_path}/odd.db") as store, asking(application(store, token=None)) as client:
         rows = [row for row in store.iter_conversations() if row.id != STRUCTURAL and row.id.isprintable()]
         asked = [("conversations", {}), ("search", {"words": WORD})]
@@ -395,5 +415,6 @@ def test_no_page_fails_because_of_one_event(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ODD)
 def test_no_command_fails_because_of_this_event(foldlog, name):
-    odd_store(foldlog, [name])
+    fill("foldlog.db", [name])
+    add_other_files()
     assert failures(foldlog, COMMAND_NAMES, "") == []
