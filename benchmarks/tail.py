@@ -108,14 +108,5 @@ QUESTIONS = [
         _SESSIONS,
         "Tails and lists",
     ),
-    Question(
-        "open, last 50 of a View of 10,000",
-        "ms",
-        2.0,
-        "at most",
-        partial(last, read=lambda h: h.view().tail(LAST)),
-        _SESSIONS,
-        "Tails and lists",
-    ),
     Question("take the newest of 10,000 events back", "ms", 4.0, "at most", pop, _SESSIONS),
 ]

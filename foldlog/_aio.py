@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import cached_property, partial, update_wrapper
+from functools import partial, update_wrapper
 from inspect import iscoroutinefunction, signature
 from itertools import islice
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 from foldlog import _observed
@@ -264,41 +263,6 @@ def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
     return missing
 
 
-class _AsyncView(Coroutine[Any, Any, View]):
-    """The View that the model is shown now: await it, or await its ``tail``."""
-
-    def __init__(self, pool: ThreadPool, history: SyncHistory) -> None:
-        self._pool, self._history = pool, history
-
-    @cached_property
-    def _reading(self) -> Coroutine[Any, Any, View]:
-        return self._pool.run(self._read_now, finish=False)
-
-    def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
-        """Return the last ``count`` events of the View, in order. Cost: these events. See ``View.tail``."""
-        return self._pool.run(lambda: self._history.view().tail(count), finish=False)
-
-    def __await__(self) -> Generator[Any, Any, View]:
-        return self._reading.__await__()
-
-    def send(self, value: Any, /) -> Any:
-        return self._reading.send(value)
-
-    def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
-        return self._reading.throw(kind, value, traceback)
-
-    def close(self) -> None:
-        self._reading.close()
-
-    if not TYPE_CHECKING:  # a type checker refuses other names itself
-        __getattr__ = _elsewhere(View, "(await history.view()).{}")
-
-    def _read_now(self) -> View:
-        view = self._history.view()
-        _ = view.state  # a long View is read lazily, and that must not happen in the loop's thread
-        return view
-
-
 def face_of(histories: sync.Histories) -> AsyncHistories:
     """Return the async face of open histories. They have only one, and closing either of the two closes both.
 
@@ -542,8 +506,8 @@ class AsyncHistory:
 
     recall_tool.__doc__ = SyncHistory.recall_tool.__doc__
 
-    def view(self) -> _AsyncView:
-        return _AsyncView(self._histories.pool, self.sync)
+    async def view(self) -> View:
+        return await self._histories.pool.run(self.sync.view, finish=False)
 
     view.__doc__ = SyncHistory.view.__doc__
 

@@ -5,7 +5,7 @@
     async with foldlog.aio.open("sqlite:///history.db") as histories:
         history = histories["c1"]
         await history.append(Message(source="user", content="hi"))
-        view = await history.view()                     # await history.view().tail(50) reads only its last events
+        view = await history.view()
         async for event in history.events():
             ...
 

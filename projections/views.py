@@ -8,27 +8,23 @@ last revision. The next structural event, or ``rebuild``, stores the missing rev
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
     Conversation,
     Event,
-    EventStoreError,
     ReadTransaction,
     Record,
     Retraction,
     Store,
     UnknownEventType,
     WriteTransaction,
-    check_whole,
     summary_of,
 )
 from foldlog.projections.condensations import StoredCondensations
@@ -54,8 +50,6 @@ from foldlog.projections.stored.loading import (
 )
 from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
 from foldlog.projections.stored.revision_codec import PROJECTION
-from foldlog.projections.stored.tail import read_tail
-from foldlog.projections.stored.unread import UnreadView
 from foldlog.projections.view import View
 
 _REMEMBERED = 64
@@ -63,9 +57,6 @@ _REMEMBERED = 64
 
 _FEW = 64
 """Up to this many new events are read completely, shown or not, because that takes one query instead of three."""
-
-_SHORT = 256
-"""In a conversation of up to this many events, the whole View is read when it is asked for, not on first use."""
 
 
 @dataclass(slots=True)
@@ -104,7 +95,6 @@ class Views:
         self._latest: dict[str, _Latest] = {}
         self._appended = Appended()
         store.database.known.observe(self._appended)
-        self._unread: WeakValueDictionary[int, UnreadView] = WeakValueDictionary()
 
     def current(self, conversation: str) -> View:
         """Return the View now: the same object until an event is appended, or 64 other conversations are read.
@@ -130,57 +120,6 @@ class Views:
         if latest is not None and latest.view is view:
             latest.moment = moment
         return view
-
-    def latest(self, conversation: str) -> View:
-        """Return the View now, as ``current`` does; a long View that is not in memory is read on first use.
-
-        Its ``tail`` costs only the tail. Raises what ``current`` raises, now or on first use.
-        """
-        if conversation in self._latest:
-            return self.current(conversation)
-        version, short = self._store.query(conversation, self._short)
-        if short is not None:
-            return short
-        view = UnreadView(
-            version,
-            self._dialect,
-            read=lambda: self.at(conversation, version),
-            read_tail=lambda count: self.tail(conversation, count, version)[1],
-        )
-        with self._lock:
-            self._unread[id(view)] = view
-        return view
-
-    def read_all(self) -> None:
-        """Read the Views of ``latest`` that a caller holds and that were not read yet, because the store is about to
-        close.
-        """
-        with self._lock:
-            unread = list(self._unread.values()) if self._unread else ()
-        for view in unread:
-            with contextlib.suppress(EventStoreError):  # who looks at it gets ``StoreUnavailable``
-                _ = view.whole
-
-    def tail(self, conversation: str, count: int, version: int | None = None) -> tuple[int, tuple[Event, ...]]:
-        """Return a version (the present one, if it is None), and the last ``count`` events of the View at this version,
-        in order.
-
-        Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these
-        events; that of ``at`` where revisions are missing, or the conversation was imported from V0.
-        """
-        check_whole("count", count, 0)
-
-        def read(reading: ReadTransaction) -> tuple[int, tuple[Event, ...] | None]:
-            at = reading.version if version is None else version
-            if not 0 <= at <= reading.version:
-                raise NoSuchVersion(conversation, at, reading.version)
-            latest = self._latest_of(reading)
-            if latest and latest.is_at(reading, at):
-                return at, latest.view.tail(count)
-            return at, read_tail(reading, at, count, StoredPast(reading))
-
-        at, events = self._store.query(conversation, read)
-        return at, self.at(conversation, at).tail(count) if events is None else events
 
     def at(self, conversation: str, version: int) -> View:
         """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current``
@@ -273,10 +212,6 @@ class Views:
 
     def _view(self, conversation: str, version: int | None) -> View:
         return self._store.query(conversation, partial(self._opened, version=version))
-
-    def _short(self, reading: ReadTransaction) -> tuple[int, View | None]:
-        """Return the version, and if the conversation is short its View."""
-        return reading.version, self._opened(reading, None) if reading.version <= _SHORT else None
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
         """Return the View at a version."""

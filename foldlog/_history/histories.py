@@ -361,12 +361,9 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its
-        async face end; only closing that face waits for their calls.
-        """
+        """Close the store. The threads of its async face end; only closing that face waits for their calls."""
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)
-        self.views.read_all()
         index: SearchIndex | None = self.__dict__.pop("_search_index", None)
         if index is not None:
             index.close()

@@ -112,12 +112,11 @@ class History:
         """Return the View now; empty before the first event. It is what the model is shown, unless a condenser hides or
         masks a part of it: see ``sent``.
 
-        A long View that is not in memory is read lazily, so ``history.view().tail(50)`` costs 50 events. Close the
-        store through ``Histories``: it first reads the Views that a caller holds and that were not read yet. Cost: the
-        events since the last call.
+        Cost: the events since the last call; the first call of a program reads the events that it shows. For the last
+        events of the log alone, call ``tail``.
         """
         try:
-            return self._views.latest(self.id)
+            return self._views.current(self.id)
         except ConversationNotFound:
             return View.from_events(())
 
@@ -264,10 +263,10 @@ class History:
             raise _not_appended(events)
         appended: list[Event] = []
         for one in events:
-            if isinstance(one, Mapping) and "role" in one:
-                appended += self._apart(_of_chat(one), appended, idempotency_key)
-            elif isinstance(one, Event):
+            if isinstance(one, Event):
                 appended.append(one)
+            elif isinstance(one, Mapping) and "role" in one:
+                appended += self._apart(_of_chat(one), appended, idempotency_key)
             else:
                 raise _not_appended(one)
         return appended
@@ -709,19 +708,17 @@ class History:
         It is a retraction: the View is again what it was before the first of them, so a later condensation is taken
         back too; the log keeps all events. Fewer events are taken back if the View has fewer or if a summary stands
         before them; none if the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append``
-        raises. Durability: on disk when it returns. Cost: these events, and that of ``retract``.
+        raises. Durability: on disk when it returns. Cost: that of ``view`` and ``retract``.
         """
         while True:
-            try:
-                version, events = self._views.tail(self.id, count)
-            except ConversationNotFound:
-                return ()
+            view = self.view()
+            events = view.tail(count)
             summaries = [place for place, event in enumerate(events) if isinstance(event, CondensationSummary)]
             popped = events[summaries[-1] + 1 :] if summaries else events
             if not popped:
                 return ()
             try:
-                self.retract(popped[0].id, reason, expected_version=version)
+                self.retract(popped[0].id, reason, expected_version=view.version)
             except VersionConflict:
                 continue  # other writers appended: the newest events are theirs
             return popped

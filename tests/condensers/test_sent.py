@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.condensers.base import Condensation, Condenser, Step, stepped
+from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
@@ -18,7 +18,6 @@ from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
-from foldlog.projections.stored.unread import UnreadView
 from tests.condensers.made import SYSTEM, call, message
 from tests.how_many import examples
 
@@ -168,17 +167,3 @@ def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
         f"{rule['condenser']} (recorded in event 18), which"
     )
     assert asked == []
-
-
-def test_a_step_that_returns_its_view_does_not_read_it():
-    """A long View is read on first use."""
-
-    class Same(Condenser):
-        def step(self, view, agent_llm=None):
-            return Step(view)
-
-    def refused(*given):
-        raise AssertionError("it was read")
-
-    view = UnreadView(3, "v1", refused, refused)
-    assert stepped(Same(), view, None).result is view
