@@ -82,6 +82,7 @@ _any = msgspec.json.Decoder()
 _SCALARS = frozenset({str, int, bool, NoneType})
 _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
+_TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with the same fields
 _LONG = 1_000
 """The bytes of a body above which its event may be nested too deep: a level takes two brackets."""
 _DEPTH_MAX = _LONG // 2
@@ -168,8 +169,12 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as most are."""
-    values = [value for value in astuple(event) if type(value) not in _SCALARS and value != {} and value != ()]
+    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as most are, without its
+    time.
+    """
+    fields = astuple(event)
+    others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
+    values = [value for value in others if type(value) not in _SCALARS and value != {} and value != ()]
     return values if event.origin is None else [*values, event.origin.id, event.origin.rest]
 
 
