@@ -138,6 +138,8 @@ class Appending(Struct, eq=False):
             return None
         conversation = reading.conversation
         first_id, count, _, position = earlier
+        if count < 1:
+            raise CorruptEvent(conversation, 0, "the record of an idempotency key of the conversation is damaged")
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         given = numbered(map(_event, self.batch), first_id)

@@ -164,8 +164,9 @@ class ReadTransaction:
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
             decoded += part.codec.decoded(rows[len(decoded) : stop])
+        events = list(events_of(self.conversation, decoded))  # first: a row that is not sound has no numbers to compare
         self._check_that_none_is_missing(intervals, rows)
-        return list(events_of(self.conversation, decoded))
+        return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Return the structural events with ``start <= id < stop``.

@@ -39,7 +39,7 @@ from foldlog.eventstore import codec
 from foldlog.eventstore.arguments import YEAR_10000, moment
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import ConversationErased, CorruptEvent
+from foldlog.eventstore.errors import ConversationErased, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, utf8
 from foldlog.eventstore.times import EPOCH
@@ -304,4 +304,10 @@ def begun(conversation: Conversation | None) -> Conversation | None:
 
 @lru_cache(64)  # the events of one batch have one time
 def from_microseconds(moment: int) -> datetime:
-    return EPOCH + timedelta(microseconds=moment)
+    """Return a stored time. Raises ``StoreDamaged`` where no clock could have had it."""
+    try:
+        return EPOCH + timedelta(microseconds=moment)
+    except (TypeError, OverflowError) as error:
+        raise StoreDamaged(
+            f"a time is stored as {moment!r:.40}; run 'foldlog verify', then 'foldlog copy --damaged'"
+        ) from error

@@ -502,7 +502,10 @@ def findings_beside(database: Database, found: Conversation, codec: RowCodec) ->
         database.codec_of(found)
     except CorruptEvent:
         yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
-    yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+    try:
+        yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+    except StoreDamaged as error:
+        yield of_all(str(error))
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:

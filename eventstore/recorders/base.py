@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
-from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
     Ancestor,
@@ -35,9 +35,11 @@ from foldlog.eventstore.recorders.types import (
     Row,
     Unfinished,
     as_conversation,
+    as_recalled,
     as_record,
     as_rows,
     as_text,
+    check_types,
 )
 
 T = TypeVar("T")
@@ -53,6 +55,7 @@ _encoding = itemgetter(6)
 _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
+_NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 OF_ALL: Final = -1
 """The key of the records of all conversations together."""
@@ -205,14 +208,14 @@ class Reader(ABC):
         """
         names = self._array(idempotency_keys)
         found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
-        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
+        return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in found]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with ``exactly``, this key
         alone, if it is stored, with the position of its first event.
         """
         found = self._ask("recall", key, start) if exactly else self._ask("recalled", key, start, limit)
-        return [(as_text(name), RecalledKey(*entry)) for name, *entry in found]
+        return [(as_text(name), as_recalled(entry)) for name, *entry in found]
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
@@ -238,6 +241,8 @@ class Reader(ABC):
         have the first digest, down to the last one returned.
         """
         found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
+        for columns in found:
+            check_types(f"the listing of conversation number {columns[0]}", int, _NUMBERS_OF_LISTED(columns))
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
@@ -252,21 +257,21 @@ class Reader(ABC):
 
     def _found(self, columns: Columns) -> Conversation:
         """Return the conversation in an answer. A fork without events of its own ends at its border, lost or not."""
-        try:
-            found = as_conversation(columns)
-            if found.parent is None or found.version:
-                return found
-            border = self.rows(found.parent, found.begins - 1, found.begins, 1)
-        except (AttributeError, TypeError) as error:  # a column of another type
-            raise StoreDamaged(
-                f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then "
-                f"'foldlog copy --damaged'"
-            ) from error
-        return found.grown(border[0]) if border else found._replace(version=found.begins)
+        found = as_conversation(columns)
+        if found.parent is None or found.version:
+            return found
+        border = self.rows(found.parent, found.begins - 1, found.begins, 1)
+        if not border:
+            return found._replace(version=found.begins)
+        what = f"the event before conversation number {found.key}"
+        check_types(what, int, (*border[0][9:11], border[0].recorded_at))
+        check_types(what, bytes, [border[0].proof])
+        return found.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         """Return the rows that were not imported, between two positions."""
         found = self._ask("live_rows", after_position + 1, before, limit)
+        check_types("a row of an event", int, [columns[14] for columns in found])
         rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
         return [
             PlacedRow(columns[12], as_text(columns[13]), row, columns[14] <= 0)

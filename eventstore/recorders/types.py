@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
+from types import UnionType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
+
+from foldlog.eventstore.errors import StoreDamaged
 
 T = TypeVar("T")
 
@@ -198,8 +202,30 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     ]  # fmt: skip
 
 
+def as_recalled(columns: Sequence[Any]) -> RecalledKey:
+    """Return the entry of an idempotency key of its columns as a database gives them: one for no event, where they have
+    another type.
+    """
+    first_id, events, *rest = columns
+    is_damaged = type(first_id) is not int or type(events) is not int
+    return RecalledKey(*((-1, 0) if is_damaged else (first_id, events)), *rest)
+
+
+def check_types(what: str, kind: type | UnionType, columns: Iterable[Any]) -> None:
+    """Raise ``StoreDamaged`` for a column of another type, as only a damaged file has it."""
+    for column in columns:
+        if not isinstance(column, kind):
+            raise StoreDamaged(
+                f"{what} is damaged: it has a value of type {type(column).__name__}; run 'foldlog verify', then "
+                f"'foldlog copy --damaged'"
+            )
+
+
 def as_record(columns: Sequence[Any]) -> Record:
-    """Return a record of its columns as a database gives them, with the name of its projection or without it."""
+    """Return a record of its columns as a database gives them, with the name of its projection or without it. Raises
+    ``StoreDamaged`` where its version is no number; other columns have a checksum.
+    """
+    check_types("the version of a record of a projection", int, columns[:1])
     return _new(Record, (*columns[:6], as_text(columns[6]) if len(columns) > 6 else ""))
 
 
@@ -211,19 +237,26 @@ def kind_name(kind: object) -> str:
     return str(kind, "utf-8", "replace") if isinstance(kind, bytes) else repr(kind)
 
 
+_NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 5, 7, 8, 9, 10, 13, 15, 17, 21, 22)
+_BYTES_OF_CONVERSATION = itemgetter(3, 6, 12, 16, 19, 20)
+
+
 def as_conversation(columns: Sequence[Any]) -> Conversation:
     """Return a conversation of its columns as a database gives them, with the id of its parent or without it; ids and
-    texts are UTF-8 bytes.
+    texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type.
     """
+    what = f"the row of conversation number {columns[0]}"
+    check_types(what, int | None, _NUMBERS_OF_CONVERSATION(columns))
+    check_types(what, bytes | None, _BYTES_OF_CONVERSATION(columns))
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
      redactions, *parent_id) = columns  # fmt: skip
     return Conversation(
-        key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
+        key, as_text(name), created_at or 0, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
         None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
         None if key_id is None else as_text(key_id), sealed_key,
         None if erased_at is None
-        else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
+        else Erasure(erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position),
         visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), seed, replaces,
         redactions or 0,
     )  # fmt: skip

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from foldlog._history.histories import Histories
-from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, Message, open_store
+from foldlog._history.histories import open as open_histories
+from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, EventStoreError, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
@@ -375,3 +379,57 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
         assert next(each for each in store.follow(erased.position - 1)) == erased
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
             list(store.follow(erased.position))
+
+
+def change_type(path: Path, table: str, column: str, value: str) -> None:
+    """Give a column of each row of a STRICT table a value of another type, as a flipped bit does."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        [(sql,)] = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+        loose = re.sub(r"STRICT,? ?|NOT NULL", "", sql).rstrip(", ")
+        loose = re.sub(r"\b(INTEGER|TEXT)\b(?! PRIMARY KEY)", "BLOB", loose)
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, table))
+        connection.execute("PRAGMA writable_schema = RESET")
+        connection.execute(f"UPDATE {table} SET {column} = {value}")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, table))
+
+
+@pytest.fixture(scope="module")
+def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("once") / "all.db"
+    with open_histories(path) as histories:
+        for name in ("a", "b"):
+            history = histories.create(name, {"user": "u"})
+            history.append([Message(source="user", content="x")] * 2, idempotency_key="k")
+        history.fork(id="fork")
+        histories.erase("a", reason="asked for")
+        histories.list()
+    return path
+
+
+@pytest.mark.parametrize("value", ["'text'", "-1", "1.5", "NULL", str(2**62)])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("conversations.created_at", "conversations.salt", "conversations.erased_at", "conversations.erased_head"),
+        *("events.shown_before", "events.shown", "events.head", "events.recorded_at", "events.conversation"),
+        *("listing.version", "listing.at", "records.version", "idempotency_keys.first_id", "store.value"),
+    ],
+)
+def test_a_column_of_another_type_is_damage_and_no_error_of_python(tmp_path, of_all_tables, place, value):
+    path = Path(shutil.copy(of_all_tables, tmp_path / "h.db"))
+    with suppress(sqlite3.IntegrityError):  # this value cannot be in an index
+        change_type(path, *place.split("."), value)
+    with suppress(EventStoreError), open_histories(path) as histories:
+        calls: list[Callable[[], object]] = [
+            *(histories.list, partial(histories.list, {"user": "u"}, age_max_s=0)),
+            *(lambda: deque(histories.store.follow()), lambda: [*histories.store.iter_conversations()]),
+            lambda: deque(histories.maintenance.verify()),
+        ]
+        for history in map(histories.__getitem__, ("a", "b", "fork")):
+            calls += [history.view, partial(history.append, Message(source="user", content="x"), idempotency_key="k")]
+        for call in calls:
+            with suppress(EventStoreError):
+                call()

@@ -20,6 +20,7 @@ SQL: Final = statements("sqlite")
 _FEW: Final = 16
 """Up to this many intervals are values of a question; more are one JSON text."""
 _id: Final = itemgetter(0)
+_POSITIONS: Final = range(2**62)
 
 
 class SQLiteReader(Reader):
@@ -64,7 +65,7 @@ def as_bound(parameters: Sequence[Any]) -> list[Any]:
 def a_position(answer: sqlite3.Cursor) -> int:
     """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a damaged file."""
     found = answer.fetchone()
-    if found is None or type(found[0]) is not int:
+    if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:
         raise StoreDamaged("the positions of events are damaged; run 'foldlog verify', then 'foldlog copy --damaged'")
     return int(found[0])
 
