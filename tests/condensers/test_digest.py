@@ -263,7 +263,7 @@ def test_a_fold_in_parts_is_the_fold_at_once():
 
 def test_a_summary_that_is_no_digest_is_quoted_until_another_takes_its_place():
     text = told([as_summary("USER CONTEXT: weeks\n## Notes\n- one"), message("go on")])
-    assert text.endswith("## Earlier summary\n> USER CONTEXT: weeks\n> ## Notes\n> - one")
+    assert text.endswith("## Earlier summary\n- USER CONTEXT: weeks / ## Notes / - one")
     made = CondensationAction(
         id=5, forgotten_events_start_id=1, forgotten_events_end_id=3, summary="in brief", summary_offset=1
     )
@@ -289,15 +289,14 @@ def test_earlier_summaries_that_fit_in_their_share_stay_whole(texts: list[str]):
 
 def test_no_earlier_summary_is_dropped_however_many_there_are():
     parts = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 40 + f"PART {n} ends" for n in range(7)]
-    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in enumerate(parts)]
+    summaries = [CondensationSummary(id=n, content=text) for n, text in enumerate(parts)]
     busy = [event for n in range(300) for event in ran(n, f"python work_{n}/module_{n}.py --flag {n}", 0)]
-    text = told([*summaries, *busy])
-    assert len(text) <= LENGTH
-    earlier = text[text.index("## Earlier summary") :]
-    assert [n for n in range(7) if f"PART {n} begins" in earlier and f"PART {n} ends" in earlier] == list(range(7))
-    assert earlier.count("more left out ...]") == 6
-    assert "\n".join(f"> {line}" for line in parts[6].splitlines() if line) in earlier
-    assert earlier.index("PART 0 ends") < earlier.index("PART 6 begins")
+    text = told([*summaries, *busy], 8_000)
+    assert len(text) <= 8_000
+    earlier = section(text, "Earlier summary")
+    assert [line[:13] for line in earlier] == [f"PART {n} begins" for n in range(7)]
+    assert earlier[-1].endswith("PART 6 ends")
+    assert {line[-1] for line in earlier[:-1]} == {"…"}
 
 
 def test_the_users_asks_survive_many_digests():

@@ -34,6 +34,7 @@ class Section(StrEnum):
     SAID = "Said by the agent"
     READ = "Read and searched"
     SHOWN = "Shown by the environment"
+    EARLIER = "Earlier summary"
     SEEN = "Lines with names"
     NAMES = "Names"
 

@@ -47,7 +47,7 @@ from foldlog.eventstore import (
 from foldlog.projections import words_of
 
 TITLE = "# Digest of "
-_SAID_MAX, _SHOWN_MAX = 3_000, 160
+_SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers; words of the agent
 of this length conclude nothing.
@@ -105,8 +105,7 @@ class _Pending(NamedTuple):
 class Digest:
     """What is to say of ``count`` forgotten events, each section by subject, oldest first.
 
-    ``earlier`` are texts of summaries that are no digests, by the ids of these summaries. ``check`` is the newest
-    command that tested or built the work.
+    ``check`` is the newest command that tested or built the work.
     """
 
     count: int = 0
@@ -115,7 +114,6 @@ class Digest:
     files: dict[str, ChangedFile] = field(default_factory=dict)
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
-    earlier: dict[int, str] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
     check: DigestLine | None = None
     said: DigestLine | None = None
@@ -137,7 +135,6 @@ class Digest:
             files=self.files.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
-            earlier=self.earlier.copy(),
             _pending={},  # a call is forgotten together with its result
         )
         for event in events:
@@ -176,15 +173,16 @@ class Digest:
         """Quote the summary of another condenser. It replaces those on which it was built."""
         if event.summary is None or event.summary.startswith(TITLE):
             return
-        for event_id in ids_named(event, self.earlier):
-            del self.earlier[event_id]
-        self._quote(summary_id(event.id), event.summary)
+        quoted = self.lines[Section.EARLIER]
+        ids = ids_named(event, [summary_id(line.event_id) for line in quoted.values()])
+        self.lines[Section.EARLIER] = {
+            subject: line for subject, line in quoted.items() if summary_id(line.event_id) not in ids
+        }
+        self._quote(event.id, event.summary)
 
     def _quote(self, event_id: int, text: str) -> None:
-        if text.startswith(TITLE):
-            return
-        if quoted := "\n".join(filter(str.strip, text.splitlines())):
-            self.earlier[event_id] = quoted
+        if not text.startswith(TITLE):
+            self._note(Section.EARLIER, " / ".join(filter(str.strip, text.splitlines())), event_id, _SUMMARY_MAX)
 
     def _take_request(self, event: Message) -> None:
         self._finish()

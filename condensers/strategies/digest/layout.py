@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
@@ -13,13 +13,9 @@ from foldlog.condensers.strategies.digest.fold import TITLE, ChangedFile, Digest
 LENGTH_LEAST = 300
 """The length of the shortest digests, first for the newest request."""
 
-_EARLIER = "Earlier summary"
-_EARLIER_LEAST = 120
-"""The number of characters that are kept for each earlier summary but the newest."""
-_BETWEEN = "\n> "
 _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
-SHARES: Mapping[Section | str, float] = {
+SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
     Section.ORDERS: 0.15,
     Section.CHANGED: 0.12,
@@ -28,7 +24,7 @@ SHARES: Mapping[Section | str, float] = {
     Section.ERRORS: 0.06,
     Section.SAID: 0.08,
     Section.RAN: 0.06,
-    _EARLIER: 0.33,
+    Section.EARLIER: 0.2,
     Section.CALLED: 0.03,
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
@@ -51,6 +47,7 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.BUILT: (2_000, 1_000, 500, 300, 160),
     Section.SAID: (2_000, 1_000, 500, 300),
     Section.CHANGED: (300, 120),
+    Section.EARLIER: (4_000, 1_000, 300, 120),
 }
 """Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines are omitted."""
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
@@ -59,43 +56,35 @@ _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 def text_of(digest: Digest, max_length: int) -> str:
     """Return the digest in at most ``max_length`` characters.
 
-    Earlier summaries have their share. Of the rest every section gets its share, requests at least the room for the
-    newest; then up to twice its share, then the remaining room, the most important section first, and the requests
-    last. Within a section the newest lines stay. The newest request and the agent's last words stay whole, or their
-    beginning and end as far as there is room. The first request and order stay too, and the beginnings of others. An
-    order that stands among the requests is not repeated. How many files were changed is always said.
+    Every section gets its share, requests at least the room for the newest; then up to twice its share, then the
+    remaining room, the most important section first, and the requests last. Within a section the newest lines stay.
+    The newest request and the agent's last words stay whole, or their beginning and end as far as there is room. The
+    first request and order stay too, and the beginnings of others. An order that stands among the requests is not
+    repeated. How many files were changed is always said.
     """
     title = f"{TITLE}{digest.count} events"
     lines = _lines(digest)
     room = max_length - len(title)
-    texts = dict.fromkeys(SHARES, "")
-    earlier = list(digest.earlier.values())
-    texts[_EARLIER] = _quoted(earlier, int(SHARES[_EARLIER] * room))
-    room -= len(texts[_EARLIER])
+    texts = dict.fromkeys(Section, "")
     names = sorted(digest.names.items(), key=lambda named: (not named[1].is_used, -named[1].event_id))
     wanted = sum(min(len(stood.line), len(name) + 2 * _BESIDE) + _ID_LENGTH for name, stood in names)
-    seen_room = min(int(_SEEN_SHARE * room), wanted)
-    names_room = min(int(_NAMES_SHARE * room), wanted)
-    least = _listed(Section.CHANGED, (), len(lines[Section.CHANGED])) if lines[Section.CHANGED] else ""
+    least = _listed(Section.CHANGED, (), len(digest.files)) if digest.files else ""
     texts[Section.CHANGED] = least
-    left = room - names_room - seen_room - len(least)
+    left = room - min(int((_NAMES_SHARE + _SEEN_SHARE) * room), wanted) - len(least)
     for times, asked_times in _ROUNDS:
         for section, share in SHARES.items():
             most = int(share * room * (asked_times if section is Section.ASKED else times))
             most, before = max(most, LENGTH_LEAST * (section is Section.ASKED)), texts[section]
-            fitting = min(len(before) + left, most)
-            if section is Section.ORDERS:
-                orders = [line for line in lines[section] if line.text not in texts[Section.ASKED]]
-                texts[section] = _section(section, orders, fitting)
-            elif isinstance(section, Section):
-                texts[section] = _section(section, lines[section], fitting) or before
-            else:
-                texts[section] = max(before, _quoted(earlier, fitting), key=len)
+            texts[section] = _section(section, lines[section], min(len(before) + left, most)) or before
             left -= len(texts[section]) - len(before)
-    body = "".join(texts.get(section, "") for section in (*Section, _EARLIER))
-    body += _seen(names, body, seen_room + left)
-    names_room = min(max_length - len(title) - len(body), int(len(body) * _NAMES_SHARE / (1 - _NAMES_SHARE)))
-    return title + body + _names(names, body, names_room)
+            if section is Section.ASKED:
+                left += len(texts[Section.ORDERS])
+                texts[Section.ORDERS] = ""
+                lines[Section.ORDERS] = [line for line in lines[Section.ORDERS] if line.text not in texts[section]]
+    body = "".join(texts.values())
+    body += _grouped(Section.SEEN, names, body, int(room * (1 - _NAMES_SHARE)) - len(body))
+    names_room = min(room - len(body), int(len(body) * _NAMES_SHARE / (1 - _NAMES_SHARE)))
+    return title + body + _grouped(Section.NAMES, names, body, names_room)
 
 
 def ids_in(text: str) -> set[int]:
@@ -105,7 +94,7 @@ def ids_in(text: str) -> set[int]:
 
 def ids_of(digest: Digest) -> set[int]:
     """Return the ids of the events of which a digest without a limit has a line, names apart."""
-    return {line.event_id for section, lines in _lines(digest).items() if section is not Section.SEEN for line in lines}
+    return {line.event_id for section, lines in _lines(digest).items() for line in lines}
 
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
@@ -126,9 +115,9 @@ def _file(path: str, file: ChangedFile, check: DigestLine | None) -> str:
     return f"{path}: {', '.join(file.deeds)}{times}{unchecked}" + (f"; last: {file.line}" if file.line else "")
 
 
-def _section(section: Section | str, lines: Sequence[DigestLine], room: int) -> str:
+def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     """Return one section with its heading in at most ``room`` characters; empty if nothing fits."""
-    if not lines or not isinstance(section, Section):
+    if not lines:
         return ""
     *older, newest = lines
     lengths = _LENGTHS.get(section, ())
@@ -168,23 +157,25 @@ def _with_id(line: DigestLine) -> str:
     return line.text if line.event_id < 0 else f"{line.text} [{line.event_id}]"
 
 
-def _seen(names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
-    """Return the lines in which names stood last: for the first of those that the rest of a digest does not have."""
+def _grouped(section: Section, names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
+    """Return the first of ``names`` that fit and that ``body`` does not have, in one line for each event: alone, or in
+    the words around them.
+    """
     known = _words(body)
-    lines: list[DigestLine] = []
-    room -= len(_listed(Section.SEEN, ()))
-    events: set[int] = set()
+    by_event: dict[int, list[str]] = {}
+    between = " " if section is Section.NAMES else " | "
+    room -= len(_listed(section, ()))
     for name, stood in names:
         if name in known:
             continue
-        excerpt = _around(stood.line, name)
-        room -= len(excerpt) + (3 if stood.event_id in events else len(f"\n-  [{stood.event_id}]"))
+        text = name if section is Section.NAMES else _around(stood.line, name)
+        room -= len(text) + (len(between) if stood.event_id in by_event else len(f"\n-  [{stood.event_id}]"))
         if room < 0:
             break
-        events.add(stood.event_id)
-        known |= _words(excerpt)
-        lines.append(DigestLine(excerpt, stood.event_id))
-    return _grouped(Section.SEEN, lines, " | ")
+        known |= _words(text)
+        by_event.setdefault(stood.event_id, []).append(text)
+    grouped = [DigestLine(between.join(texts), event_id) for event_id, texts in sorted(by_event.items())]
+    return _listed(section, grouped) if grouped else ""
 
 
 def _words(text: str) -> set[str]:
@@ -200,51 +191,3 @@ def _around(line: str, name: str) -> str:
     if end < len(line):
         end = max(line.rfind(" ", place + len(name), end), place + len(name))
     return line[start:end]
-
-
-def _names(names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
-    """Return the names that the rest of a digest does not have, the first that fit."""
-    known = _words(body)
-    lines: list[DigestLine] = []
-    room -= len(_listed(Section.NAMES, ()))
-    events: set[int] = set()
-    for name, stood in names:
-        if name in known:
-            continue
-        room -= len(name) + (1 if stood.event_id in events else len(f"\n-  [{stood.event_id}]"))
-        if room < 0:
-            break
-        events.add(stood.event_id)
-        lines.append(DigestLine(name, stood.event_id))
-    return _grouped(Section.NAMES, lines, " ")
-
-
-def _grouped(section: Section, lines: Sequence[DigestLine], between: str) -> str:
-    """Return short texts in one line for each event that has them."""
-    by_event: dict[int, list[str]] = {}
-    for line in lines:
-        by_event.setdefault(line.event_id, []).append(line.text)
-    grouped = [DigestLine(between.join(texts), event_id) for event_id, texts in sorted(by_event.items())]
-    return _listed(section, grouped) if grouped else ""
-
-
-def _quoted(texts: Sequence[str], room: int) -> str:
-    """Return earlier summaries in at most ``room`` characters: the newest whole if it fits beside the least of each
-    older one, of the others the beginning and the end.
-    """
-    heading, quotes = f"\n\n## {_EARLIER}", list[str]()
-    room -= len(heading) - len(_BETWEEN)  # before the first there is none
-    for older in reversed(range(len(texts))):
-        most = max(room // (older + 1), 0 if quotes else room - older * _EARLIER_LEAST)
-        quotes.append(_quote(texts[older], most - len(_BETWEEN)))
-        room -= len(quotes[-1]) + len(_BETWEEN)
-    return heading + _BETWEEN.join(filter(None, reversed(quotes))) if any(quotes) else ""
-
-
-def _quote(text: str, room: int) -> str:
-    def cut(limit: int) -> str:
-        return "".join(f"\n> {line}" for line in truncated(text, limit).splitlines() if line.strip())
-
-    whole = cut(len(text))  # may be shorter than the text with a note on what little is left out
-    limits = range(1, min(len(text), room) + 1)
-    return whole if len(whole) <= room else cut(bisect_right(limits, room, key=lambda limit: len(cut(limit))))
