@@ -458,7 +458,6 @@ def test_the_environments_words_are_not_the_agents():
 TAGGED = "<issue_description>it leaks</issue_description> mend <b>that</b>"
 IDE = "# Context from my IDE setup:\n\n## Open tabs:\n- kite.py\n\n## My request for Codex:\nfly it\n"
 AGENTS = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"
-SELECTED = "read this\n\nUser has selected the following files for you to read:\nkite.md"
 
 
 @pytest.mark.parametrize(
@@ -471,11 +470,9 @@ SELECTED = "read this\n\nUser has selected the following files for you to read:\
         ("<task>\nfly it\n</task>\n<environment_details>v</environment_details>", "fly it", ["environment_details: v"]),
         ("say <task>it</task>", "say <task>it</task>", []),
         (AGENTS, "", ["INSTRUCTIONS: Use tabs."]),
-        (SELECTED, "read this", ["files that the user selected: kite.md"]),
         ("<local-command-stdout>Bye!</local-command-stdout>", "", ["local-command-stdout: Bye!"]),
         ("<bash-input>ls kites</bash-input>", "", ["the user ran: ls kites"]),
         ("[Request interrupted by user for tool use]", "", ["the user interrupted the agent"]),
-        ("OBSERVATION:\nkite.py\n[Command finished with exit code 0]", "", ["OBSERVATION: kite.py"]),
         ("Solve it.\n(Open file: n/a)\n(Current directory: /w)\nbash-$", "Solve it.", []),
         (TAGGED, TAGGED, []),
         ("a < b and <ide_selection> is never closed", "a < b and <ide_selection> is never closed", []),

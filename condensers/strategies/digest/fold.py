@@ -284,29 +284,30 @@ class Digest:
             self._ask(said_in_rejection(words_of(event.content)), event.id)
         if pending is None:
             if outcome.error:
-                subject = one_line(event.tool)
-                self._open(subject, OpenError(f"{subject} → {outcome.error}", event.id, subject, self.calls))
+                self._open(one_line(event.tool), "", outcome, event.id)
             return
         deed = pending.deed
-        is_error = outcome.failed and bool(outcome.error)  # a search without a result says nothing
-        is_rejected = outcome.error == REJECTED
-        if is_rejected or (is_error and deed.section is Section.CHANGED):
+        if outcome.error == REJECTED or (outcome.error and deed.section is Section.CHANGED):
             self._undo(pending)
-        if is_rejected:
-            self.lines[deed.section].pop(deed.text, None)
-            self._put(Section.CALLED, deed.text, DigestLine(f"{deed.text} → {REJECTED}", event.id))
-        elif is_error and deed.section is Section.READ:
-            self.lines[Section.READ].pop(deed.text, None)
-        elif deed.section is not Section.CHANGED:
-            shows_code = deed.section is Section.RAN or (deed.section is Section.READ and outcome.exit_code)
-            ended = f" → exit {outcome.exit_code}" if shows_code and outcome.exit_code is not None else ""
-            self._put(deed.section, deed.text, DigestLine(deed.text + ended, event.id))
-        if is_error and not is_rejected and deed.section is not Section.READ:  # to look for a file is not to work on it
-            subject = deed.command or deed.text
-            self._open(subject, OpenError(f"{deed.text} → {outcome.error}", event.id, subject, self.calls))
-        if not is_error:
+        self._tell(deed, outcome, event.id)
+        if not outcome.error:  # also where a search has no result
             self._close(deed)
+        elif outcome.error != REJECTED and deed.section is not Section.READ:  # to look for a file is not to work on it
+            self._open(deed.text, deed.command, outcome, event.id)
         self._conclude(deed, outcome, event.id)
+
+    def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        """Tell a call with its end. A change stands with its file, and what could not be read was not read."""
+        section, text = deed.section, deed.text
+        if section is Section.CHANGED and outcome.error != REJECTED:
+            return
+        self.lines[section].pop(text, None)
+        if outcome.error == REJECTED:
+            self._put(Section.CALLED, text, DigestLine(f"{text} → {REJECTED}", event_id))
+        elif not (outcome.error and section is Section.READ):
+            shows_code = section is Section.RAN or (section is Section.READ and outcome.exit_code)
+            ended = f" → exit {outcome.exit_code}" if shows_code and outcome.exit_code is not None else ""
+            self._put(section, text, DigestLine(text + ended, event_id))
 
     def _undo(self, pending: _Pending) -> None:
         """Forget the changes of a call that failed."""
@@ -315,9 +316,10 @@ class Digest:
             if before is not None:
                 self.files[path] = before
 
-    def _open(self, subject: str, error: OpenError) -> None:
+    def _open(self, text: str, command: str, outcome: CallOutcome, event_id: int) -> None:
+        subject = command or text
         self.errors.pop(subject, None)
-        self.errors[subject] = error
+        self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
         """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote."""

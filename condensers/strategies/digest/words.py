@@ -31,8 +31,6 @@ _REST_OF_CONTEXT = re.compile(
 )
 _INTERRUPTED = re.compile(r"\[Request interrupted by user(?: for tool use)?\]")
 _IDE = re.compile(r"\A\s*(# Context from my IDE setup:.*?)^## My request for Codex:[ ]*$\n?", re.DOTALL | re.MULTILINE)
-_SELECTED = re.compile(r"^User has selected the following files for you to read:\s*\n?(.*)\Z", re.DOTALL | re.MULTILINE)
-_RESULT = re.compile(r"\A\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[)")
 
 _REPEATING = frozenset({"command-message", "local-command-caveat"})
 """Blocks that repeat or explain other blocks."""
@@ -72,8 +70,6 @@ _LOCAL_COMMANDS = frozenset(
 
 def of_user(text: str) -> Words:
     """Separate the request, or the environment's message, from the context that the runtime added to it."""
-    if _RESULT.match(text):
-        return Words("", (gist_of_output(text),))
     shown: list[str] = []
     command: dict[str, str] = {}
 
@@ -89,10 +85,9 @@ def of_user(text: str) -> Words:
 
     if "<" in text:
         text = _ASKED.sub(r"\2\n", _BLOCK.sub(take, text))
-    for pattern, origin in ((_IDE, "the user's editor"), (_SELECTED, "files that the user selected")):
-        if found := pattern.search(text):
-            shown.append(f"{origin}: {gist_of_output(found[1])}")
-            text = text[: found.start()] + text[found.end() :]
+    if found := _IDE.search(text):
+        shown.append(f"the user's editor: {gist_of_output(found[1])}")
+        text = text[found.end() :]
     text = _REST_OF_CONTEXT.sub("", text)
     if _INTERRUPTED.search(text):
         shown.append("the user interrupted the agent")
