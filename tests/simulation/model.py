@@ -200,7 +200,9 @@ class Conversation:
             if not batch & unanswered:
                 out |= set(range(places[0] + 1, places[-1] + 1))
                 continue
-            after = {each for each in view.ids[places[0] :] if each not in orphans and each not in view.left}
+            notes = {each for each in view.ids if self.item(each)["kind"] == "annotation"}
+            aside = notes | orphans | set(view.left)
+            after = {each for each in view.ids[places[0] :] if each not in aside}
             if after <= batch:
                 out |= set(range(places[0] + 1, len(view.ids) + 1))
         for unit in self.loops(view) + self.bonds(view):
