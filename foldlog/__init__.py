@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
-    from foldlog._history.effects import effect as effect
     from foldlog._history.histories import ChosenCondenser as ChosenCondenser
     from foldlog._history.histories import Histories as Histories
     from foldlog._history.histories import open as open
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from foldlog._history.lease import LeaseTaken as LeaseTaken
     from foldlog._history.recall import RecallTool as RecallTool
     from foldlog._history.replies import from_openai as from_openai
+    from foldlog._history.tools import effect as effect
     from foldlog._maintenance import BackedUp as BackedUp
     from foldlog._maintenance import Maintenance as Maintenance
     from foldlog._maintenance import Moved as Moved
@@ -157,7 +157,6 @@ _NAMES = {
     "foldlog._history.history": "ExpectedVersion History",
     "foldlog._history.histories": "ChosenCondenser Histories open",
     "foldlog._history.replies": "from_openai",
-    "foldlog._history.effects": "effect",
     "foldlog.condensers": (
         "LLM AgentModel Condensation Condenser InvalidCondenser LLMConfig ModelCallFailed "
         "NoCondensationAvailable is_context_window_error request_condensation_tool"
@@ -169,6 +168,7 @@ _NAMES = {
     "foldlog._reports.stats": "Stats",
     "foldlog._history.recall": "RecallTool",
     "foldlog._history.lease": "Lease LeaseTaken",
+    "foldlog._history.tools": "effect",
 }
 """The public names by where they are, which is imported when one of them is first used."""
 

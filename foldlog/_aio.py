@@ -466,7 +466,7 @@ class AsyncHistory:
         by: str | None = None,
         reason: str = "",
     ) -> Recorded:
-        rule = effects.rule_for(tool, repeat, check)
+        tool, rule = effects.rule_for(tool, repeat, check)
         pool = self._histories.pool
         if not (iscoroutinefunction(tool) or iscoroutinefunction(rule.check)):
             work = partial(effects.run, self.sync, call, tool, rule, by, reason)

@@ -1,7 +1,7 @@
 """Effects: whether the tool of a call has run, folded from the log and not from a View, so that nothing forgets it.
 
-An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says that the tool began. A
-late outcome is a message of the environment, beside the observation.
+An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says that the tool began; it
+holds the intent where a runtime stores the action later. A late outcome is a message of the environment, beside the observation.
 
     intended   not begun: any worker may run it
     begun      it runs now: the lease under which it began is not over
@@ -49,15 +49,18 @@ class CallTrace:
     marks: list[Annotation] = field(default_factory=list)
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
+    is_told: bool = False
+    """Whether a runtime told its model that the call may have run, in the place of its result."""
 
     def state(self, living: str | None) -> EffectState:
         """Return the state, where ``living`` names the lease of the worker that drives the conversation now."""
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
+        said = {} if self.observation is None else said_of(self.observation.extras)
+        if said.get("state") == "unknown" or (self.is_told and not said):
+            return "unknown"
         if self.observation is None:
             return self._state_without_outcome(living)
-        if said_of(self.observation.extras).get("state") == "unknown":
-            return "unknown"
         return "failed" if self.observation.is_error else "done"
 
     def _state_without_outcome(self, living: str | None) -> EffectState:
@@ -66,6 +69,11 @@ class CallTrace:
         mark = self.marks[-1].data
         lease = mark.get("lease") if isinstance(mark, dict) else None
         return "begun" if lease is not None and lease == living else "unknown"
+
+    def is_left_by(self, process: str) -> bool:
+        """Return whether another process than this one began it, and left neither an outcome nor a word to the model."""
+        is_open = self.observation is None and not self.late and not self.is_told
+        return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 
     @property
     def outcome(self) -> Any:
@@ -78,15 +86,15 @@ class CallTrace:
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the calls among these events by their ids, with what the events say of each. Total, as a fold is.
 
-    An action that no View shows is the intent of a runtime that stores the call itself only later: the later action
-    with its ``call_id`` is the same call, and has the same trace. Cost: the events.
+    A mark with an intent is of a runtime that stores the call itself only later: the later action with its ``call_id``
+    is the same call, and has the same trace. Cost: the events.
     """
     traces, by_call_id = dict[int, CallTrace](), dict[str, int]()
     for event in events:
         match event:
             case Action(source="agent"):
                 earlier = None if event.call_id is None else by_call_id.get(event.call_id)
-                if earlier is not None and event.shown and _is_bare_intent(traces[earlier]):
+                if earlier is not None and _is_bare_intent(traces[earlier]):
                     traces[event.id] = traces[earlier]
                 else:
                     traces[event.id] = CallTrace(event)
@@ -98,8 +106,14 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                     called = by_call_id.get(event.call_id)
                 if called in traces and traces[called].observation is None:
                     traces[called].observation = event
+            case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
+                traces[event.id] = CallTrace(_intended(event.id, intent), [event])
+                by_call_id[str(intent.get("call_id"))] = event.id
             case Annotation(name=name, cause=int(cause)) if name == MARK and cause in traces:
-                traces[cause].marks.append(event)
+                if isinstance(event.data, dict) and "told" in event.data:
+                    traces[cause].is_told = True
+                else:
+                    traces[cause].marks.append(event)
             case Message(cause=int(cause)) if cause in traces and "outcome" in said_of(event.meta):
                 traces[cause].late.append(said_of(event.meta))
     return traces
@@ -151,6 +165,17 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
         if said.get("state") == "unknown" and said.get("key") not in settled:
             yield event.id
             yield from () if event.cause is None else (event.cause,)
+
+
+def _intended(event_id: int, intent: dict[str, Any]) -> Action:
+    call_id, arguments = intent.get("call_id"), intent.get("arguments")
+    return Action(
+        id=event_id,
+        tool=str(intent.get("tool")),
+        arguments=arguments if isinstance(arguments, dict | str) else None,
+        call_id=str(call_id),
+        shown=False,
+    )
 
 
 def _is_bare_intent(found: CallTrace) -> bool:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from foldlog._history.lease import token_of
 from foldlog.eventstore import (
@@ -38,12 +38,11 @@ from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refused
 if TYPE_CHECKING:
     from foldlog._history.history import History
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 Repeat = Literal["never", "same key", "safe"]
 Check = Callable[[str, Action], Any]
 _REPEATS = ("never", "same key", "safe")
-_ATTRIBUTE = "__foldlog_effect__"
+RULE = "__foldlog_effect__"
+"""The attribute of a tool that ``foldlog.effect`` marks."""
 _QUOTED_MAX = 200
 
 
@@ -61,29 +60,14 @@ class EffectRule:
             raise TypeError(f"check is a function of the key and the call, not {self.check!r:.60}")
 
 
-def effect(*, repeat: Repeat = "never", check: Check | None = None) -> Callable[[F], F]:
-    """Mark a tool as one with effects outside: ``@foldlog.effect(repeat="same key")``. ``History.run`` and the adapters
-    for agent runtimes then run it by this rule. See ``History.run`` for ``repeat`` and ``check``.
-    """
-    rule = EffectRule(repeat, check)
-
-    def marked(tool: F) -> F:
-        setattr(tool, _ATTRIBUTE, rule)
-        return tool
-
-    return marked
-
-
-def rule_of(tool: object) -> EffectRule | None:
-    """Return the rule that ``effect`` gave a tool; None where it is not marked."""
-    rule = getattr(tool, _ATTRIBUTE, None)
-    return rule if isinstance(rule, EffectRule) else None
-
-
-def rule_for(tool: object, repeat: Repeat | None, check: Check | None) -> EffectRule:
-    """Return the rule for one run: what the caller says, else what the tool is marked with, else ``never``."""
-    marked = rule_of(tool) or EffectRule()
-    return EffectRule(repeat or marked.repeat, check or marked.check)
+def rule_for(
+    tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
+) -> tuple[Callable[..., Any], EffectRule]:
+    """Return the tool without its mark, and the rule for one run: that of the caller, else the mark, else ``never``."""
+    marked = getattr(tool, RULE, None)
+    if not isinstance(marked, EffectRule):
+        return tool, EffectRule(repeat or "never", check)
+    return vars(tool)["__wrapped__"], EffectRule(repeat or marked.repeat, check or marked.check)
 
 
 def run(
@@ -171,7 +155,7 @@ class Attempt:
                 f"'with history.lease(): history.run(…)', or repeat='safe' for a tool that only reads"
             )
         attempt = len(self._trace.marks) + 1
-        data = {"key": self.key, "attempt": attempt, "run": secrets.token_hex(8), "worker": block.lease.worker}
+        data = {"attempt": attempt, "run": secrets.token_hex(8), "worker": block.lease.worker}
         mark = Annotation(name=MARK, data={**data, "lease": block.token, **self._approval}, cause=self.call.id)
         try:
             self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
@@ -285,18 +269,19 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
     return observations
 
 
-def taken_back(history: History, version: int, stop: int) -> Message | None:
+def taken_back(history: History, version: int) -> Message | None:
     """Return what the model is told of the effects that a retraction takes back and that happened; None without any."""
-    lines, keys = [], []
-    for one in trace(history.events(version, stop)).values():
+    lines, named = [], []
+    traces, keys = read_traces(history, version)
+    for number, one in traces.items():
         state = one.state(None)
-        if not one.marks or state not in ("done", "unknown"):
+        if not one.marks or state not in ("done", "unknown") or one.call.id != number:
             continue
-        keys.append(str(one.marks[-1].data.get("key")) if isinstance(one.marks[-1].data, dict) else "")
+        named.append(keys[number])
         what = "it had run" if state == "done" else "it may have run"
         outcome = as_json(one.outcome)[:_QUOTED_MAX]
-        lines.append(f"Taken back, but {what}: {_quoted(one.call)} (key {keys[-1]}): {outcome}")
-    meta = {MARK: {"taken_back": keys}}
+        lines.append(f"Taken back, but {what}: {_quoted(one.call)} (key {keys[number]}): {outcome}")
+    meta = {MARK: {"taken_back": named}}
     return Message(source="environment", content="\n".join(lines), meta=meta) if lines else None
 
 
@@ -316,7 +301,7 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
         if not history.version():
             return
         for event, head in chain.from_iterable(pages(store.database, history.id, start, NUMBER_MAX, read)):
-            if isinstance(event, Action):
+            if isinstance(event, Action | Annotation):
                 keys[event.id] = key_of(head)
             yield event
 
@@ -334,6 +319,11 @@ def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
     """Return what the model is told of a call that may have run, and the extras of its observation."""
     told = f"unknown: this call may have run, key {key}: look before you repeat it"
     return f"{told} ({problem})" if problem else told, {"state": "unknown"}
+
+
+def in_doubt_words(call: Action, key: str) -> str:
+    """Return what a model is told, in the place of a result, of a call that may have run before."""
+    return f"unknown: {_quoted(call)} may have run, key {key}: look before you repeat it"
 
 
 def _quoted(call: Action) -> str:

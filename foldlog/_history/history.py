@@ -558,7 +558,7 @@ class History:
         """
         from foldlog._history import effects
 
-        return effects.run(self, call, tool, effects.rule_for(tool, repeat, check), by, reason)
+        return effects.run(self, call, *effects.rule_for(tool, repeat, check), by, reason)
 
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
@@ -692,7 +692,7 @@ class History:
         taken: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
         while True:
             stop = self.version()
-            told = taken_back(self, version, stop) if version < stop else None
+            told = taken_back(self, version) if version < stop else None
             if told is None:
                 return self.append(taken, expected_version=expected_version)[0]
             try:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import Token
 from datetime import datetime
 from functools import cached_property, partial, wraps
 from itertools import islice
@@ -30,6 +31,7 @@ from foldlog._formats.told import REDACTED
 from foldlog._history.histories import Histories
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
+from foldlog._history.tools import CURRENT, ToolCall
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,
@@ -157,6 +159,27 @@ def in_thread(
 def to_its_end(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the async form of a method that writes: ``in_thread`` with ``finish``."""
     return in_thread(method, finish=True)
+
+
+@contextmanager
+def effect_of(
+    given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
+) -> Iterator[None]:
+    """Say around a tool which call is made, to a tool that ``foldlog.effect`` marks."""
+    before = begin_effect(given, conversation, call_id, tool, arguments)
+    try:
+        yield
+    finally:
+        CURRENT.reset(before)
+
+
+def begin_effect(
+    given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
+) -> Token[ToolCall | None]:
+    """Say the same before a tool, for the rest of the task."""
+    pool = given.histories.pool
+    call = ToolCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
+    return CURRENT.set(call)
 
 
 # -- names ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from agent_framework import (
     GROUP_ANNOTATION_KEY,
     SUMMARIZED_BY_SUMMARY_ID_KEY,
     SUMMARY_OF_GROUP_IDS_KEY,
+    FunctionMiddleware,
     HistoryProvider,
     Message,
 )
@@ -33,6 +34,7 @@ from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
     SentRecords,
+    effect_of,
     from_plain,
     in_thread,
     not_here_yet,
@@ -161,6 +163,11 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
         await super().after_run(agent=agent, session=session, context=context, state={**state, _RUN: run})
 
+    @property
+    def effects(self) -> FunctionMiddleware:
+        """The middleware with which tools that ``foldlog.effect`` marks run at most once: ``Agent(middleware=[…])``."""
+        return _Effects(self)
+
     async def copy_from(
         self, other: HistoryProvider, session_id: str | None, *, state: dict[str, Any] | None = None
     ) -> int:
@@ -174,6 +181,17 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         new = not_here_yet(session_id, here, there, "messages")
         await self.save_messages(session_id, [Message.from_dict(each) for each in there])
         return len(new)
+
+
+class _Effects(FunctionMiddleware):  # type: ignore[misc]
+    def __init__(self, provider: FoldlogHistoryProvider) -> None:
+        self._provider = provider
+
+    async def process(self, context: Any, call_next: Any) -> None:
+        session_id = None if context.session is None else context.session.session_id
+        named = self._provider.conversation(session_id), context.metadata["call_id"], context.function.name
+        with effect_of(self._provider, *named, to_plain(dict(context.arguments))):
+            await call_next()
 
 
 class _Run:

@@ -12,28 +12,34 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from claude_agent_sdk import (
+    HookMatcher,
+    SdkMcpTool,
     SessionKey,
     SessionListSubkeysKey,
     SessionStoreEntry,
     SessionStoreListEntry,
     SessionSummaryEntry,
     fold_session_summary,
+    project_key_for_directory,
 )
 
 from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._formats.record import text_or_none
 from foldlog._history.history import History
+from foldlog._history.tools import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
     OpenHistories,
     below,
+    effect_of,
     erase_all,
     in_thread,
     kept,
@@ -76,6 +82,8 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
+        self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
+        """The calls of tools with effects that a hook announced and that did not begin yet, by the tool's name."""
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -113,7 +121,9 @@ class FoldlogSessionStore(OpenHistories):
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries in their order, as they were given; None for a session that has none."""
-        return _entries(self.histories.sync[self.conversation(key)])
+        conversation = self.conversation(key)
+        note_left_behind(self.histories.sync, conversation)  # Claude Code closes their calls as interrupted
+        return _entries(self.histories.sync[conversation])
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -152,6 +162,35 @@ class FoldlogSessionStore(OpenHistories):
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
         name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
         return f"{name}/{quoted(key['subpath'])}" if key.get("subpath") else name
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def effect_hooks(self) -> dict[str, list[HookMatcher]]:
+        """Return ``hooks`` for ``ClaudeAgentOptions``: they tell the tools of ``with_effects`` which call is made."""
+        return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
+
+    def with_effects(self, tool: SdkMcpTool[Any]) -> SdkMcpTool[Any]:
+        """Return a tool of this process for ``create_sdk_mcp_server``: with a handler that ``foldlog.effect`` marks, it
+        runs at most once.
+        """
+
+        async def handler(args: Any) -> dict[str, Any]:
+            announced = self._calls[tool.name]
+            with effect_of(self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))):
+                made = await tool.handler(args)
+            if isinstance(made, dict):
+                return made
+            return {"content": [{"type": "text", "text": str(made)}], "is_error": True}
+
+        self._calls[tool.name] = []
+        return replace(tool, handler=handler)
+
+    async def _before_tool(self, told: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+        key: SessionKey = {"project_key": project_key_for_directory(told["cwd"]), "session_id": told["session_id"]}
+        name = told["tool_name"].rpartition("__")[2]
+        if name in self._calls:
+            self._calls[name].append((self.conversation(key), told["tool_use_id"], name, told["tool_input"]))
+        return {}
 
     # -- names --------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
     as_in_sdk,
+    begin_effect,
     document,
     from_plain,
     in_thread,
@@ -201,6 +202,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 }
                 session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
         return appended
+
+    async def before_tool_callback(self, tool: Any, args: dict[str, Any], tool_context: Any) -> None:
+        """Have tools that ``foldlog.effect`` marks run at most once: ``LlmAgent(before_tool_callback=…)``."""
+        session = tool_context.session
+        conversation = self.conversation(session.app_name, session.user_id, session.id)
+        begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
         """Copy the sessions of an app from another service, with their states and those of their users. Return how many

@@ -15,7 +15,8 @@ from __future__ import annotations
 import copy
 from bisect import insort
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
@@ -41,6 +42,7 @@ from foldlog.adapters._shared import (
     HistoriesGiven,
     SentRecords,
     WithHistories,
+    effect_of,
     erase_all,
     in_thread,
     quoted,
@@ -312,6 +314,24 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         sent = [kept.message(record) for _, made in records for record in made]
         sent += (message for message, events in zip(messages[count:], later, strict=True) if events[0].id in ids)
         return {"llm_input_messages": sent}
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Have tools that ``foldlog.effect`` marks run at most once: ``ToolNode(tools, wrap_tool_call=…)``, or the
+        middleware of this name of ``langchain.agents``.
+        """
+        with self._effect_of(request):
+            return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Do what ``wrap_tool_call`` does, for ``awrap_tool_call``."""
+        with self._effect_of(request):
+            return await handler(request)
+
+    def _effect_of(self, request: Any) -> AbstractContextManager[None]:
+        call, conf = request.tool_call, request.runtime.config["configurable"]
+        return effect_of(self, self._named(conf["thread_id"]), call["id"], call["name"], call["args"])
 
     # -- threads ------------------------------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal
 
-from agents import Agent, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
+from agents import Agent, FunctionTool, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
 from foldlog._formats.record import usage_told
@@ -27,6 +27,7 @@ from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
     SentRecords,
+    effect_of,
     in_thread,
     not_here_yet,
     quoted,
@@ -136,6 +137,18 @@ class FoldlogSession(OpenHistories):
             while view := history.view():
                 with suppress(VersionConflict):  # other writers appended
                     history.retract(0, "the session was cleared", expected_version=view.version)
+
+    def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the agent for runs with this session: tools that ``foldlog.effect`` marks run at most once."""
+        tools = [self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools]
+        return agent.clone(tools=tools)
+
+    def _around(self, tool: FunctionTool) -> FunctionTool:
+        async def invoke(context: Any, arguments: str) -> Any:
+            with effect_of(self, self.history.id, context.tool_call_id, tool.name, arguments):
+                return await tool.on_invoke_tool(context, arguments)
+
+        return replace(tool, on_invoke_tool=invoke)
 
     async def copy_from(self, other: Session) -> int:
         """Copy the items of another session, such as a ``SQLiteSession``. Return the number of new ones.

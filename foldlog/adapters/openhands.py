@@ -25,6 +25,8 @@ from openhands.sdk.event import ActionEvent, MessageEvent
 from openhands.sdk.event.condenser import Condensation as SdkCondensation
 from openhands.sdk.io import FileStore
 from openhands.sdk.llm import LLM, ImageContent, TextContent
+from openhands.sdk.tool import Observation as ToolObservation
+from openhands.sdk.tool import ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog._formats.openhands_v1.contents import blocks_of
@@ -33,7 +35,7 @@ from foldlog._formats.packing import json_text
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
 from foldlog._values import values_in
-from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, quoted
+from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, effect_of, quoted
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -101,6 +103,12 @@ class FoldlogFileStore(WithHistories, FileStore):
                     self._files.write_state(path, value)
                 else:
                     self._files.follow(self.history.append((), documents={path: value}))
+
+    def with_effects(
+        self, executor: ToolExecutor[Any, Any], observation: type[ToolObservation]
+    ) -> ToolExecutor[Any, Any]:
+        """Return the executor of a tool whose ``__call__`` ``foldlog.effect`` marks, so that it runs at most once."""
+        return _Executor(self, executor, observation)
 
     def copy_from(self, files: FileStore) -> int:
         """Copy the conversation that another store of the SDK holds. Return the number of new events.
@@ -213,6 +221,25 @@ class FoldlogFileStore(WithHistories, FileStore):
                 f"replaced; nothing was written; open the conversation again"
             )
         self._files.append([record])
+
+
+class _Executor(ToolExecutor[Any, Any]):
+    """The executor of a tool that runs at most once."""
+
+    def __init__(self, store: FoldlogFileStore, executor: ToolExecutor[Any, Any], shape: type[ToolObservation]) -> None:
+        self._store, self._executor, self._shape = store, executor, shape
+
+    def __call__(self, action: Any, conversation: Any = None) -> Any:
+        calls = (event for event in reversed(conversation.state.events) if isinstance(event, ActionEvent))
+        call = next(event for event in calls if event.action == action)
+        with effect_of(
+            self._store, self._store.history.id, call.tool_call_id, call.tool_name, call.action.model_dump()
+        ):
+            made = self._executor(action, conversation)
+        return self._shape.from_text(made, is_error=True) if isinstance(made, str) else made
+
+    def close(self) -> None:
+        self._executor.close()
 
 
 class FoldlogCondenser(CondenserBase):

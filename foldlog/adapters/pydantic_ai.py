@@ -41,6 +41,7 @@ from foldlog.adapters._shared import (
     SentRecords,
     as_in_sdk,
     document,
+    effect_of,
     from_plain,
     in_thread,
     kept,
@@ -384,6 +385,12 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         ended = result.conversation
         await self._save(ctx, [*ended.messages, *self._unseen(ended)], ended.deferred_tool_requests)
         return result
+
+    async def wrap_tool_execute(self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any) -> Any:
+        """Run a tool that ``foldlog.effect`` marks at most once."""
+        conversation = self.store.conversation(str(ctx.conversation_id))
+        with effect_of(self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()):
+            return await handler(args)
 
     async def after_tool_execute(self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any) -> Any:
         """Keep the result until the model is called again."""

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.agent.conversation_manager.compression.pin_message import is_pinned
+from strands.hooks import BeforeToolCallEvent, HookRegistry
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
@@ -27,10 +28,12 @@ from foldlog._companions import companion, companion_of
 from foldlog._formats.packing import events_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
+from foldlog._history.tools import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
     WithHistories,
+    begin_effect,
     below,
     document,
     erase_all,
@@ -90,6 +93,15 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
 
+    def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
+        """Have tools that ``foldlog.effect`` marks run at most once: ``Agent(hooks=[repository])``."""
+        registry.add_callback(BeforeToolCallEvent, self._before_tool)
+
+    def _before_tool(self, event: BeforeToolCallEvent) -> None:
+        session_id, used = event.agent._session_manager.session_id, event.tool_use
+        conversation = self.conversation(session_id, event.agent.agent_id)
+        begin_effect(self, conversation, used["toolUseId"], used["name"], to_plain(used["input"]))
+
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Begin a session. Raises ``SessionException`` if it exists."""
         if self.read_session(session.session_id) is not None:
@@ -119,7 +131,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """Return the state of an agent, None where there is none."""
-        kept = _state(self._holding(self.conversation(session_id, agent_id), begins=True).history, agent_id)
+        conversation = self.conversation(session_id, agent_id)
+        note_left_behind(self._sync, conversation)  # the SDK says of their calls that they were interrupted
+        kept = _state(self._holding(conversation, begins=True).history, agent_id)
         return None if kept is None else SessionAgent.from_dict(from_plain(kept))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:

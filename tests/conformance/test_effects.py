@@ -184,7 +184,7 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     assert (second.state, second.attempts) == ("done", 0)
     mark = list(history.events())[1]
     assert (mark.name, mark.cause, mark.shown) == (MARK, call.id, False)
-    assert (mark.data["key"], mark.data["by"], mark.data["reason"]) == (first.key, "carol", "it is her invoice")
+    assert (mark.data["attempt"], mark.data["by"], mark.data["reason"]) == (1, "carol", "it is her invoice")
 
 
 def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history: History):

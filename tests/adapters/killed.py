@@ -1,0 +1,37 @@
+"""A process that is killed in a tool, and the next one: the tool does not run twice, and the model knows."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import foldlog
+
+ROOT = Path(__file__).parents[2]
+
+
+def check_killed_in_a_tool(runtime: str, folder: Path) -> None:
+    """Raise ``AssertionError`` unless the call is on disk when its tool runs, the tool runs once, and the model is told
+    that it may have run.
+    """
+    store, bank = f"sqlite:///{folder}/history.db", folder / "bank"
+    command = [sys.executable, "-m", "tests.adapters.paying", runtime, store, str(bank)]
+    printed = folder / "printed"  # a file: what a killed process started may hold a pipe open
+    with printed.open("w") as output:
+        killed = subprocess.run([*command, "kill"], cwd=ROOT, stdout=output, stderr=output, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, printed.read_text()
+    written = ["on disk: [('pay', 'unknown', 1)]", "paid ann"]
+    assert bank.read_text().splitlines() == written, printed.read_text()
+    with printed.open("w") as output:
+        again = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, timeout=300)
+    assert again.returncode == 0, printed.read_text()
+    assert bank.read_text().splitlines() == written, printed.read_text()
+    sent = next(line for line in printed.read_text().replace("\\", "").splitlines() if "may have run, key" in line)
+    with foldlog.open(store) as histories:
+        (doubt,) = [each for name in histories for each in histories[name].effects("unknown")]
+        assert f'pay {{"to": "ann"}} may have run, key {doubt.key}' in sent
+        history = next(histories[name] for name in histories if histories[name].effects())
+        history.settle(doubt.key, "paid, says the bank")
+        assert history.effects("unknown") == ()

@@ -1,0 +1,11 @@
+"""Tools that ``foldlog.effect`` marks do not run twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.adapters.killed import check_killed_in_a_tool
+
+
+def test_a_tool_in_which_the_process_was_killed_does_not_run_again(tmp_path: Path) -> None:
+    check_killed_in_a_tool("openhands", tmp_path)
