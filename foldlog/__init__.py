@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from foldlog._history.lease import LeaseTaken as LeaseTaken
     from foldlog._history.recall import RecallTool as RecallTool
     from foldlog._history.replies import from_openai as from_openai
-    from foldlog._history.tools import effect as effect
+    from foldlog._history.runtimes import effect as effect
     from foldlog._maintenance import BackedUp as BackedUp
     from foldlog._maintenance import Maintenance as Maintenance
     from foldlog._maintenance import Moved as Moved
@@ -168,7 +168,7 @@ _NAMES = {
     "foldlog._reports.stats": "Stats",
     "foldlog._history.recall": "RecallTool",
     "foldlog._history.lease": "Lease LeaseTaken",
-    "foldlog._history.tools": "effect",
+    "foldlog._history.runtimes": "effect",
 }
 """The public names by where they are, which is imported when one of them is first used."""
 

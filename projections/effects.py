@@ -1,7 +1,8 @@
 """Effects: whether the tool of a call has run, folded from the log and not from a View, so that nothing forgets it.
 
-An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says that the tool began; it
-holds the intent where a runtime stores the action later. A late outcome is a message of the environment, beside the observation.
+An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says that the tool began;
+where a runtime stores the action later, it holds the intent. A late outcome is a message of the environment, beside the
+observation.
 
     intended   not begun: any worker may run it
     begun      it runs now: the lease under which it began is not over
@@ -71,7 +72,7 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process than this one began it, and left neither an outcome nor a word to the model."""
+        """Return whether another process began it, and left neither an outcome nor a word to the model."""
         is_open = self.observation is None and not self.late and not self.is_told
         return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 

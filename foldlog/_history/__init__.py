@@ -6,6 +6,6 @@ replies.py     the reply of a model as events
 lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; what became of each call
 once.py        do a work once and record it
-tools.py       the same for tools that another runtime runs
+runtimes.py    run tools at most once that another runtime runs
 recall.py      the tool by which an agent reads what was forgotten
 """

@@ -31,7 +31,7 @@ from foldlog._formats.told import REDACTED
 from foldlog._history.histories import Histories
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
-from foldlog._history.tools import CURRENT, ToolCall
+from foldlog._history.runtimes import CURRENT, RuntimeCall
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,
@@ -175,10 +175,10 @@ def effect_of(
 
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
-) -> Token[ToolCall | None]:
+) -> Token[RuntimeCall | None]:
     """Say the same before a tool, for the rest of the task."""
     pool = given.histories.pool
-    call = ToolCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
+    call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
     return CURRENT.set(call)
 
 

@@ -33,7 +33,7 @@ from claude_agent_sdk import (
 from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._formats.record import text_or_none
 from foldlog._history.history import History
-from foldlog._history.tools import note_left_behind
+from foldlog._history.runtimes import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,

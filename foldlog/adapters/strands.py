@@ -28,7 +28,7 @@ from foldlog._companions import companion, companion_of
 from foldlog._formats.packing import events_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
-from foldlog._history.tools import note_left_behind
+from foldlog._history.runtimes import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,

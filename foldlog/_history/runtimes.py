@@ -29,12 +29,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 
-CURRENT: ContextVar[ToolCall | None] = ContextVar("foldlog.tool_call", default=None)
+CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
 
 
 @dataclass(frozen=True)
-class ToolCall:
+class RuntimeCall:
     """A call that a runtime makes. ``begin`` says whether its tool may run, and under which key."""
 
     histories: Histories
@@ -137,7 +137,7 @@ def effect(*, repeat: effects.Repeat = "never", check: effects.Check | None = No
     return marked
 
 
-def _current(tool: Callable[..., Any]) -> ToolCall:
+def _current(tool: Callable[..., Any]) -> RuntimeCall:
     """Return the call that is made now. Raises ``InvalidArgument`` outside of an adapter's tool."""
     call = CURRENT.get()
     if call is None:
