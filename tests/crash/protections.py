@@ -185,12 +185,6 @@ if self._is_staged:
         Never("visible"),
         "tests/conformance/test_recorders.py -k cannot_be_discarded",
     ),
-    "taken-id": Protection(
-        "an id is taken once",
-        "eventstore:SQLiteTransaction._place_for",
-        Never("taken"),
-        "tests/conformance/test_recorders.py -k taken_once",
-    ),
     "version": Protection(
         "an expected version is checked in the transaction",
         "eventstore:check_version",

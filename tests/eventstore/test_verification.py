@@ -137,10 +137,12 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
         (["UPDATE conversations SET id = 'A' WHERE id = 'a'"], {"A": [f"events 0 to 11: {CHANGED}"]}),
         (
             [
+                "DROP INDEX events_by_id",
+                "CREATE INDEX events_by_id ON events (conversation, id)",
                 "INSERT INTO events SELECT 1000, conversation, id, kind, schema, 0, structural, recorded_at, encoding, "
-                f"shown_before, structural_before, checksum, head, body FROM events WHERE {of('a', 7)}"
+                f"shown_before, structural_before, checksum, head, body FROM events WHERE {of('a', 7)}",
             ],
-            {"a": [f"event 7: {CHANGED}", "event 7: it is stored twice"], "": neither_stored(975, 1000)},
+            {"a": ["event 7: it is stored twice"], "": neither_stored(975, 1000)},
         ),
         (
             [f"DELETE FROM events WHERE {of('a', 6)}", changed("body", "CAST(replace(body, 'says', 'sayz') AS TEXT)")],

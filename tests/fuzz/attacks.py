@@ -114,7 +114,7 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
             yield f"another mark of {key}: {mark[:25].hex()}", changed
             first_event = _run(f"{all_of_them} AND id = 0", key)
             yield f"another mark of {key}, and a plain event: {mark[:25].hex()}", _both(changed, first_event)
-    for index in ("events_by_id", "events_structural", "conversations_by_id"):
+    for index in ("events_by_id", "events_of_views", "events_structural", "conversations_by_id"):
         yield f"drop index {index}", _run(f"DROP INDEX {index}")
 
 
@@ -177,7 +177,7 @@ def _flipped(value: bytes, place: int) -> bytes:
 def _without_uniqueness(connection: sqlite3.Connection) -> None:
     """The index that readers use, and that lets an id be there twice."""
     connection.execute("DROP INDEX events_by_id")
-    connection.execute("CREATE INDEX events_by_id ON events (conversation, id, shown)")
+    connection.execute("CREATE INDEX events_by_id ON events (conversation, id)")
 
 
 def _swap(connection: sqlite3.Connection, what: str, pair: tuple[int, int]) -> None:

@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import Any
 
 from foldlog.eventstore.codec_json import Body
-from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
 from foldlog.eventstore.recorders.types import Beginning, Place, Row, unplaced
@@ -65,7 +64,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         if key > 0 and (follow is None or follow is not self._noted_by):
             self.newest_era, self._noted_by, position = next(_eras), follow, None
         if position is None:
-            position = self._place_for(key, rows[0].id, rows[-1].id)
+            position = self._last_position() + 1
         self._insert(key, rows, position)
         self._next_position = position + len(rows)
         return partial(int, position)
@@ -92,15 +91,6 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         return self._write(statement, key, limit).rowcount < limit
-
-    def _place_for(self, key: int, first_id: int, last_id: int) -> int:
-        position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone() or (None, None)
-        if taken:
-            raise StoreUnavailable(
-                f"conversation number {key} has an event with an id of {first_id} to {last_id} already",
-                kind="taken",
-            )
-        return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

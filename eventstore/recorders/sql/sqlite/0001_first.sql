@@ -58,10 +58,9 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON events (conversation, id) WHERE kind = 'document_changes';
--- Most of a real log may be annotations: with "shown" in the index, opening a View walks past them and never reads them,
--- and an append writes one index less than with another one for shown events. As it would take an id twice, shown and
--- not shown, whoever inserts looks first whether it is taken (place_for).
-CREATE UNIQUE INDEX events_by_id ON events (conversation, id, shown);
+CREATE UNIQUE INDEX events_by_id ON events (conversation, id);
+-- Most of a real log may be annotations: opening a View meets none of them.
+CREATE INDEX events_of_views ON events (conversation, id) WHERE shown OR structural;
 -- Positions follow on the highest one given. That is the newest row's, but for published imports and new epochs, for which
 -- it is kept here. An erased conversation leaves an entry behind its rows. AUTOINCREMENT would rewrite a page at each append.
 INSERT INTO store (name, value) VALUES ('positions_given', 0);

@@ -111,11 +111,6 @@ DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
 -- name: set_value
 INSERT OR REPLACE INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
 
--- name: place_for
-SELECT max(coalesce((SELECT max(position) FROM events), 0), value) + 1,
-       EXISTS (SELECT 1 FROM events WHERE conversation = ? AND id BETWEEN ? AND ?)
-FROM store WHERE name = 'positions_given'
-
 -- name: last_position
 SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WHERE name = 'positions_given'
 
@@ -140,7 +135,7 @@ WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDE
 -- name: flagged_rows
 SELECT {row}
 FROM ({intervals}) j
-CROSS JOIN events e INDEXED BY events_by_id
+CROSS JOIN events e INDEXED BY events_of_views
     ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.structural)
 
 -- A question with some intervals is prepared in two thirds of the time where they are its VALUES.
