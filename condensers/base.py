@@ -201,6 +201,16 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 _BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
 
 
+class _Batches(threading.local):
+    """What condensers set with ``add_metadata`` in this thread, by their identity: a condenser itself can be copied and
+    pickled.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[int, dict[str, Any]] = {}
+
+
+_batches = _Batches()
 _TAKE_A_VIEW = ("condense", "should_condense", "condensation_requirement", "get_condensation", "hard_context_reset")
 """The methods that are called with a View and the agent's model."""
 
@@ -340,7 +350,7 @@ class Condenser:
 
     def add_metadata(self, key: str, value: Any) -> None:
         """Set ``key`` in the report that this condenser makes in this thread. ``value`` is JSON."""
-        self._batch()[key] = value
+        _batches.of.setdefault(id(self), {})[key] = value
 
     def write_metadata(self, state: State) -> None:
         """Write the report to ``state`` unless it is empty, and begin a new one."""
@@ -348,10 +358,8 @@ class Condenser:
 
     def take_metadata(self) -> tuple[Report, ...]:
         """Return the report unless it is empty, and begin a new one."""
-        batch = self._batch()
-        taken = (dict(batch),) if batch else ()
-        batch.clear()
-        return taken
+        batch = _batches.of.pop(id(self), None)
+        return (batch,) if batch else ()
 
     @contextmanager
     def metadata_batch(self, state: State) -> Iterator[None]:
@@ -360,11 +368,6 @@ class Condenser:
             yield
         finally:
             self.write_metadata(state)
-
-    def _batch(self) -> dict[str, Any]:
-        of_threads = vars(self).setdefault("_batches", threading.local())
-        batch: dict[str, Any] = vars(of_threads).setdefault("batch", {})
-        return batch
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""

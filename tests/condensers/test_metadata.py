@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -193,3 +195,10 @@ def test_the_rule_of_a_mask_is_written_once_to_a_log_and_not_to_a_state():
         assert condenser.condensed_history(state)[1].content == "<MASKED>"
     assert len(history.appended) == 1
     assert state.extra_data == {}
+
+
+def test_a_condenser_can_be_copied_and_pickled_after_a_step():
+    condenser = Talkative()
+    stepped(condenser, viewed(*messages(3)), None)
+    for copied in (copy.deepcopy(condenser), pickle.loads(pickle.dumps(condenser))):
+        assert stepped(copied, viewed(*messages(2)), None).reports[-1] == {"seen": 2}
