@@ -107,12 +107,12 @@ class Store:
         try:
             while True:
                 try:
-                    committed = self._recorder.transact(work, any_thread=work.any_thread and not together)
+                    self._recorder.transact(work, any_thread=work.any_thread and not together)
                 except origins.NotIndexed:
                     origins.index(self.database, conversation)
                     continue
                 try:
-                    return work.recorded(committed)
+                    return work.recorded()
                 except BaseException as error:
                     note_committed(error)
                     raise

@@ -34,7 +34,7 @@ from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store, prepare_append
 
@@ -126,7 +126,12 @@ class Documents:
         """Fork a conversation, and append new values of documents to the fork: see ``Store.fork`` and ``append``."""
         change, _, _ = self._change(conversation, _checked(changed), Generation(), None, at)
         append, database = prepare_append(self._store, new_id, change or (), at), self._store.database
-        database.recorder.transact(lambda tx: (begin_fork(database, tx, conversation, at, new_id), append(tx)))
+
+        def fork_and_append(transaction: Transaction) -> None:
+            begin_fork(database, transaction, conversation, at, new_id)
+            append(transaction)
+
+        database.recorder.transact(fork_and_append)
 
     def _change(
         self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None, at: int | None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from itertools import count, repeat
 from operator import attrgetter
 from typing import Literal
 
@@ -42,7 +40,8 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Outcome, Place, RecalledKey
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Outcome, Place, RecalledKey, unplaced
+from foldlog.eventstore.times import EPOCH
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _event = attrgetter("event")
@@ -50,7 +49,7 @@ _event = attrgetter("event")
 
 class Appending(Struct, eq=False):
     """The work of one append. It is called with a transaction, and again with another one if the first is rolled back.
-    It returns a function that gives the recorded events once the transaction is committed.
+    Once that is committed, ``recorded`` returns the events.
     """
 
     database: Database
@@ -63,11 +62,17 @@ class Appending(Struct, eq=False):
     dedupe: Literal["origin"] | None
     generation: Generation | None
     any_thread: bool
-    met: int | None = None
-    """The key of the conversation that it appends to, where a generation did not know it."""
     together: Sequence[Appending] = ()
+    met: int | None = None
+    """The key of the conversation that it appended to."""
+    earlier: tuple[Recorded, ...] | None = None
+    """What was recorded before, or nothing: then this transaction appends nothing."""
+    decided: Sequence[Event] = ()
+    place: Place = unplaced
+    moment: datetime = EPOCH
 
-    def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
+    def __call__(self, transaction: Transaction) -> None:
+        self.earlier = None
         if self.together:
             transaction.lock_all(each.conversation for each in (self, *self.together))
         database, batch, version, writing, new, key = self.database, self.batch, 0, None, None, None
@@ -77,30 +82,31 @@ class Appending(Struct, eq=False):
             writing = WriteTransaction(transaction, found, database)
             if self.idempotency_key is not None:
                 key = stored_key(writing.salt, self.idempotency_key)
-                earlier = self._earlier(writing, self.idempotency_key, key)
-                if earlier is not None:
-                    return partial(tuple, earlier)
+                self.earlier = self._earlier(writing, self.idempotency_key, key)
+                if self.earlier is not None:
+                    return
             if self.guard is not None:
                 self.guard(writing)
         if self.dedupe is not None and batch:
             new = origins.unknown(writing, batch)
             if not new.batch:
-                return tuple
+                self.earlier = ()
+                return
             batch = new.batch
-        decided = self._decided(version, batch, writing)
+        self.decided = decided = self._decided(version, batch, writing)
         now = database.now()
         if writing is None:
             beginning = Beginning(self.conversation, now, new_salt(), replaces=replaces)
             begun = begin_new(transaction, database, beginning)
             self.met, writing = begun.key, WriteTransaction(transaction, begun, database)
-        place, recorded_at = writing.append(batch, now)
+        self.place, recorded_at = writing.append(batch, now)
         if self.idempotency_key is not None:
             key = key or stored_key(writing.salt, self.idempotency_key)
             writing.remember(key, RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
-        moment = from_microseconds(recorded_at)
-        with_times(decided, moment)
+        self.moment = from_microseconds(recorded_at)
+        with_times(decided, self.moment)
         if self.project is not None:
             self.project(writing, decided)
         for event in decided:
@@ -109,13 +115,16 @@ class Appending(Struct, eq=False):
         writing.end()
         for other in self.together:  # last: one to this conversation goes on behind these events
             other(transaction)
-        return partial(_recorded, place, self.conversation, moment, decided)
 
-    def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
+    def recorded(self) -> tuple[Recorded, ...]:
         """Return the recorded events: now that they are committed, they have their positions."""
         if self.generation is not None:
             self.generation.key = self.met or self.generation.key
-        return recorded()
+        if self.earlier is not None:
+            return self.earlier
+        first = self.place()
+        events = enumerate(self.decided, first)
+        return tuple([Recorded(position, self.conversation, self.moment, event) for position, event in events])
 
     def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event]:
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
@@ -180,11 +189,6 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     return isinstance(event, CondensationAction) and event.summary is not None
 
 
-def _recorded(place: Place, conversation: str, moment: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
-    """Return committed events with their positions."""
-    return tuple(map(Recorded, count(place()), repeat(conversation), repeat(moment), events))
-
-
 class DocumentsUnchanged(Struct):
     """A guard: raise ``DocumentsChanged`` if since documents were read another writer changed one of them, redacted an
     event, or used the id for another conversation. It calls no code but foldlog's, so any thread may run it.
@@ -215,7 +219,7 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [
-        Outcome.of(partial(work.recorded, outcome.unwrap())) if outcome.error is None else Outcome(error=outcome.error)
+        Outcome.of(work.recorded) if outcome.error is None else Outcome(error=outcome.error)
         for work, outcome in zip(works, outcomes, strict=True)
     ]
 

@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import compress, count, takewhile
-from operator import add, attrgetter, itemgetter, ne
+from itertools import takewhile
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
@@ -206,15 +206,17 @@ class ReadTransaction:
         others = ends.difference(map(_id_of, rows))
         if others:
             rows = sorted([*rows, *(self.last_row(end + 1) for end in others)], key=_id_of)
-        before = list(map(add, map(_shown_before, rows), map(_structural_before, rows)))
-        after = [0, *map(add, before, map(add, map(_shown, rows), map(_structural, rows)))]
-        places, firsts = [-1, *map(_id_of, rows)], [first or -1 for first, _ in intervals]
-        if intervals and intervals[-1][1] >= self.version - 1:
-            places.append(self.version)
-            before.append(self.found.shown + self.found.structural)
-        for n in compress(count(), map(ne, after, before)):
-            if bisect_right(firsts, places[n]) == bisect_right(firsts, places[n + 1]):
-                raise CorruptEvent(self.conversation, places[n] + 1, _MISSING)
+        firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
+        last, expected = -1, 0
+        for row in rows:
+            before = row.shown_before + row.structural_before
+            if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
+                raise CorruptEvent(self.conversation, last + 1, _MISSING)
+            last, expected = row.id, before + row.shown + row.structural
+        reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
+        is_missing = reaches_the_end and expected != self.found.shown + self.found.structural
+        if is_missing and bisect_right(firsts, last) == bisect_right(firsts, self.version):
+            raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
     def last_row(self, version: int) -> Row:
         """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""

@@ -7,9 +7,9 @@ that they left, so that an append after one of the same process need not ask for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
-from itertools import chain, count, islice, repeat
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -93,39 +93,39 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return self._write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
-        if len(rows) == 1:
-            event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check = rows[0]
-            stored = bytearray(body)
-            self._execute(_insert_together(1), (
-                position, key, event_id, kind, schema, +shown, +structural, at, encoding, encoding, stored, stored,
-                bytearray(proof), before, turns, check,
-            ))  # fmt: skip
-            if type(body) is Body:
-                self._attach(key, rows)
-            return
-        values = _values(key, rows, position)
         for first in range(0, len(rows), _TOGETHER):
-            number = min(_TOGETHER, len(rows) - first)
-            self._execute(_insert_together(number), tuple(islice(values, number * _VALUES)))
+            values: list[object] = []
+            for row in rows[first : first + _TOGETHER]:
+                values += _values(key, row, position)
+                position += 1
+            self._execute(_insert_together(len(values) // _VALUES), values)
         if Body in map(type, map(_body, rows)):
             self._attach(key, rows)
 
 
-def _values(key: int, rows: Sequence[Row], position: int) -> Iterator[object]:
-    """Return the values of all rows, one after the other. No bytecode is executed for a row.
-
-    Flags are numbers, and bytes are byte arrays: ``sqlite3`` first looks for adapters of all other types, which takes
-    longer than binding them.
+def _values(key: int, row: Row, position: int) -> tuple[object, ...]:
+    """Return the values of a row in the order of ``an_event``. Bytes are byte arrays: ``sqlite3`` first looks for
+    adapters of all other types, which takes longer than binding them.
     """
-    ids, kinds, schemas, shown, structural, times, encodings, bodies, proofs, befores, turns, checks = zip(
-        *rows, strict=True
+    body = bytearray(row.body)
+    return (
+        position,
+        key,
+        row.id,
+        row.kind,
+        row.schema,
+        int(row.shown),
+        int(row.structural),
+        row.recorded_at,
+        row.encoding,
+        row.encoding,
+        body,
+        body,
+        bytearray(row.proof),
+        row.shown_before,
+        row.structural_before,
+        row.checksum,
     )
-    return chain.from_iterable(
-        zip(
-            count(position), repeat(key), ids, kinds, schemas, map(int, shown), map(int, structural), times, encodings,
-            encodings, map(bytearray, bodies), map(bytearray, bodies), map(bytearray, proofs), befores, turns, checks,
-        )
-    )  # fmt: skip
 
 
 @cache
