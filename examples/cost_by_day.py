@@ -5,7 +5,7 @@
 
 This is a projection of one's own. The eventsourcing library's runner follows the store and gives each event to
 ``CountCosts``, which writes its calls of models to a table in ``costs.db``. The table and the position of the event
-are written in one transaction, so every event is counted exactly once, also after a crash. Run it again: it goes on
+are written in one transaction, so every event is counted once, also after a crash. Run it again: it goes on
 after the last event.
 
 A call whose tokens or cost are not recorded counts as a call, and what is not known is not counted as nothing: the line

@@ -1,6 +1,6 @@
 """Keep what is derived from a store up to date, run by the eventsourcing library's runner.
 
-What is new and the position of the last event are written in one transaction, so each event is there exactly once, also
+What is new and the position of the last event are written in one transaction, so each event is there once, also
 after a crash.
 """
 

@@ -3,7 +3,7 @@
 Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
 
 ``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and gives every event
-to a projection of yours, exactly once: the projection writes its result and its position in one transaction. Its view
+to a projection of yours, once: the projection writes its result and its position in one transaction. Its view
 may lie in the same store (``TrackingView``) or in a database of its own (``docs/PROJECTIONS.md``).
 
 Events are ``ConversationEvent``s: one of our registered kinds with its conversation (``originator_id``) and its id

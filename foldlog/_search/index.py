@@ -137,7 +137,7 @@ class SearchIndex(Derived[IndexedText]):
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         """Apply what is new in the store: add its events, remove what was erased. Return how many events are new.
 
-        Several processes may do this at the same time: each event is added exactly once.
+        Several processes may do this at the same time: each event is added once.
         """
         try:
             with self.tables.lock:

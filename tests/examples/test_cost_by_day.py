@@ -1,4 +1,4 @@
-"""The example of a projection of one's own counts every model call exactly once."""
+"""The example of a projection of one's own counts every model call once."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 
 def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
     files = {path.stem for path in PLACE.glob("*.py")} - SHARED
-    folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")}
+    folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")} - {"dbos"}  # an engine
     names = [adapter.name for adapter in ADAPTERS]
     assert names == sorted(files) == sorted(folders)
     page = (ROOT / "docs" / "ADAPTERS.md").read_text()
