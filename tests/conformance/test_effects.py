@@ -476,7 +476,7 @@ def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: H
     assert history.recorded("turn") == ()
     first = history.once("turn", ask)
     assert history.once("turn", ask) == first == history.recorded("turn")
-    assert (first[-1].event.content, first[-1].id) == ("a", 0)
+    assert (first[-1].event.content, first[-1].id, next(answers)) == ("a", 0, "b")
     two = history.once("note", lambda: [Message(source="user", content="x"), {"role": "user", "content": "y"}])
     assert (
         [each.event.content for each in two] == ["x", "y"] == [each.event.content for each in history.recorded("note")]
