@@ -36,6 +36,7 @@ from foldlog.eventstore import (
     Observation,
     Recorded,
     Retraction,
+    UnknownEvent,
     VersionConflict,
     check_whole,
     from_microseconds,
@@ -883,9 +884,11 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _noting(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return events of which the first shown one notes the View that a step returned before them; None without one."""
+    """Return events of which the first shown one notes the View that a step returned before them; None without one. An
+    unknown event is stored as its writer wrote it.
+    """
     for place, event in enumerate(events):
-        if event.shown:
+        if event.shown and not isinstance(event, UnknownEvent):
             noted = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
             return [*events[:place], noted, *events[place + 1 :]]
     return None

@@ -34,6 +34,7 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     SystemMessage,
+    UnknownEvent,
     open_store,
 )
 from foldlog.projections import View, Views, content_texts, well_formed
@@ -443,6 +444,16 @@ def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
         history.prepare()
         assert history.append(message("more"), idempotency_key="k") == again
         assert history.append({"role": "assistant", "content": "yes"})[0].event.meta == {}
+
+
+def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one_notes_the_view():
+    with foldlog.open("memory:") as histories:
+        history = histories["c1"]
+        history.append(message("a"))
+        version = history.prepare().version
+        (recorded,) = history.append(UnknownEvent(stored_kind="of.tomorrow", stored_schema=1, body=b"{}", shown=True))
+        assert recorded.event == next(history.events(1))
+        assert history.append(message("b"))[0].event.meta == {SHOWN: version}
 
 
 @pytest.mark.parametrize("condenser", [{"type": "amortized", "max_size": 4, "keep_first": 0}, {"type": "digest"}])
