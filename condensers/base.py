@@ -17,7 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 from foldlog import condensers
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
@@ -211,8 +221,20 @@ class _Batches(threading.local):
 
 
 _batches = _Batches()
-_TAKE_A_VIEW = ("condense", "should_condense", "condensation_requirement", "get_condensation", "hard_context_reset")
-"""The methods that are called with a View and the agent's model."""
+
+_Self = TypeVar("_Self")
+_Result = TypeVar("_Result")
+
+_WITH_OPTIONAL_MODEL = set[str]()
+"""The methods that are called with a View and the agent's model, and may be defined with a View alone."""
+
+
+def model_is_optional(
+    method: Callable[[_Self, View, AgentModel | None], _Result],
+) -> Callable[Concatenate[_Self, View, ...], _Result]:
+    """Let strategies define this method with or without the agent's model, for type checkers and for our calls."""
+    _WITH_OPTIONAL_MODEL.add(method.__name__)
+    return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,7 +270,7 @@ class Condenser:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls).keys() & set(_TAKE_A_VIEW):
+        for name in vars(cls).keys() & _WITH_OPTIONAL_MODEL:
             setattr(cls, name, _taking_a_model(vars(cls)[name]))
 
     @classmethod
@@ -257,9 +279,10 @@ class Condenser:
         condensers.register_config(config_type, cls)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | BaseModel) -> Condenser:
-        """Return the condenser that a configuration describes: see ``foldlog.condensers.condenser_from_config``. A
-        registered class may define it to make itself of its configuration.
+    def from_config(cls, config: Any) -> Condenser:
+        """Return the condenser that a configuration describes, a table or a pydantic model: see
+        ``foldlog.condensers.condenser_from_config``. A registered class may define it, with its own configuration as
+        the argument, to make itself.
         """
         return condensers.condenser_from_config(config)
 
@@ -317,6 +340,7 @@ class Condenser:
         """
         return None
 
+    @model_is_optional
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View to go on with, or a condensation to append before asking again.
 

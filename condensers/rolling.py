@@ -14,7 +14,17 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
+from foldlog.condensers.base import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    Reason,
+    Report,
+    Requirement,
+    Step,
+    model_is_optional,
+    reported,
+)
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.selection import forget, kept_place, real, stands_for_forgotten, unkept, unseen_in
@@ -40,6 +50,7 @@ class RollingCondenser(Condenser, ABC):
         """Return why a condensation is due now, if it is: by default a request, or more than ``max_size`` events."""
         return reasons_by_size(view, getattr(self, "max_size", None))
 
+    @model_is_optional
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
         """Return whether a condensation is due now: by default, whether it has a reason."""
         return bool(self.reasons(view, agent_llm))
@@ -48,6 +59,7 @@ class RollingCondenser(Condenser, ABC):
     def _has_own_rule(self) -> bool:
         return type(self).should_condense is not RollingCondenser.should_condense
 
+    @model_is_optional
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """Return how much a condensation is needed now; None if it is not needed."""
         due = self.reasons(view, agent_llm)
@@ -56,9 +68,11 @@ class RollingCondenser(Condenser, ABC):
         return Requirement.HARD if due & {Reason.REQUEST, Reason.TOKENS} else Requirement.SOFT
 
     @abstractmethod
+    @model_is_optional
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if none is possible."""
 
+    @model_is_optional
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """Return the last resort for a hard requirement, which forgets as many events as it can; None without one."""
         return None

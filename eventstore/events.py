@@ -313,7 +313,10 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     structural: ClassVar[bool] = True
 
-    forgotten_event_ids: tuple[int, ...] | None = None
+    if TYPE_CHECKING:
+        forgotten_event_ids: Sequence[int] | None = None
+    else:
+        forgotten_event_ids: tuple[int, ...] | None = None  # what is read is frozen; who makes one has a list
     forgotten_events_start_id: int | None = None
     forgotten_events_end_id: int | None = None
     summary: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -21,6 +21,11 @@ from foldlog._observed import tell
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, refused, told
+
+if TYPE_CHECKING:
+    Key = SecretStr | str
+else:
+    Key = SecretStr  # what is read hides it; who makes one has a text
 
 SET_BY_FOLDLOG = frozenset(
     (
@@ -78,7 +83,7 @@ class LLMConfig(StrictTable):
     """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
 
     model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
-    api_key: SecretStr | None = Field(
+    api_key: Key | None = Field(
         default=None,
         min_length=1,
         description="the key; by default api_key_env, else the key that litellm finds in the environment",
@@ -174,7 +179,7 @@ class LLMConfig(StrictTable):
 
         Raises ``InvalidCondenser`` if ``api_key_env`` names a variable that is not set.
         """
-        if self.api_key is not None:
+        if isinstance(self.api_key, SecretStr):
             return self.api_key.get_secret_value()
         if self.api_key_env is None:
             return None

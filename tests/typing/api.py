@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
+
+from pydantic import BaseModel
 
 import foldlog
 import foldlog.aio
@@ -29,6 +31,7 @@ from foldlog.condensers import (
     PipelineCondenser,
     RecentEventsCondenserConfig,
     RollingCondenser,
+    condenser_config_from_toml_section,
     condenser_from_config,
     get_condensation_metadata,
     load_condenser,
@@ -206,6 +209,50 @@ class Oldest(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         return Condensation(forgotten_event_ids=[event.id for event in view[:5]])
+
+
+class NewestConfig(BaseModel):
+    type: Literal["newest"] = "newest"
+    count: int = 5
+
+
+class Newest(RollingCondenser):
+    """A strategy whose methods take a View alone, as published ones do."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def should_condense(self, view: View) -> bool:
+        return len(view) > 2 * self.count or view.unhandled_condensation_request
+
+    def get_condensation(self, view: View) -> Condensation:
+        ids = [event.id for event in view[: -self.count]]
+        return Condensation(action=CondensationAction(forgotten_event_ids=ids))
+
+    @classmethod
+    def from_config(cls, config: NewestConfig) -> "Newest":
+        return cls(config.count)
+
+
+class Whole(Condenser):
+    def condense(self, view: View) -> View | Condensation:
+        return view
+
+
+def a_strategy_of_ones_own(view: View, model: AgentModel) -> None:
+    Newest.register_config(NewestConfig)
+    assert_type(Newest.from_config(NewestConfig()), Newest)
+    condensers: list[Condenser] = [Newest(5), Oldest(), Whole()]
+    for condenser in condensers:
+        assert_type(condenser.condense(view), View | Condensation)
+        assert_type(condenser.condense(view, model), View | Condensation)
+
+
+def a_configuration_from_toml(section: dict[str, Any]) -> Condenser:
+    models = {"llm": LLMConfig(model="gpt-4o-mini", api_key="key")}
+    config = condenser_config_from_toml_section(section, models)["condenser"]
+    assert_type(config.type, Any)
+    return Condenser.from_config(config)
 
 
 def published_names(history: History) -> None:
