@@ -65,7 +65,7 @@ GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
 USES_LEAST = 100
-COLUMNS = ("condenser", "shown", "halves", "or named", "sent", "repeated", "cost", "condensations/100")
+COLUMNS = ("condenser", "terms", "halves", "or named", "facts", "sent", "repeated", "cost", "condensations/100")
 PAGE = Path(__file__).parents[1] / "docs" / "RECALL.md"
 PUBLISHED = PAGE.with_name("recall.json")
 
@@ -158,6 +158,8 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "needed": needed,
         "shown": round(100 * (1 - len(missing) / needed), 2) if needed else None,
         "named": round(100 * (1 - sum(not each.named for each in missing) / needed), 2) if needed else None,
+        "facts": sum(done.facts for done in replays),
+        "facts_shown": round(100 * _part(replays, "facts_in_prompts", "facts"), 2),
         "shown_least": round(low, 2),
         "shown_most": round(high, 2),
         "tokens_sent": sent,
@@ -167,6 +169,11 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "condensations_per_100_calls": round(100 * sum(len(done.condensations) for done in replays) / calls, 1),
         "missing": Counter(each.term for each in missing).most_common(EXAMPLES),
     }
+
+
+def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
+    """Return the share that sums of two counts of replays make."""
+    return sum(getattr(done, part) for done in replays) / max(1, sum(getattr(done, whole) for done in replays))
 
 
 def measured(found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int) -> dict[str, Any]:
@@ -190,6 +197,7 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
             f"{each['shown']:.1f} %",
             f"{each['shown_least']:.1f} to {each['shown_most']:.1f}",
             f"{each['named']:.1f} %",
+            f"{each['facts_shown']:.1f} %",
             f"{each['tokens_sent'] / 1e6:.2f}M",
             f"{100 * each['tokens_repeated'] / max(1, each['tokens_sent']):.0f} %",
             f"{100 * each['cost'] / whole:.0f} %",

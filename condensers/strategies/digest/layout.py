@@ -32,6 +32,8 @@ SHARES: Mapping[Section, float] = {
 """The share of a digest that is reserved for a section, the most important section first."""
 _NAMES_SHARE, _SEEN_SHARE = 0.24, 0.4
 """The largest part of a digest that is names, and the part that is kept for lines with names."""
+_LINE_LEAST = 4
+"""No line takes fewer characters."""
 _ID_LENGTH = 40
 """More than the id of an event takes at the end of a line, or a heading."""
 _BESIDE = 16
@@ -119,16 +121,19 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     """Return one section with its heading in at most ``room`` characters; empty if nothing fits."""
     if not lines:
         return ""
-    *older, newest = lines
+    first = lines[: min(len(lines) - 1, section in _FIRST_STAYS)]
+    hidden = max(0, len(lines) - len(first) - max(1, room // _LINE_LEAST))  # they can never fit
+    *older, newest = [*first, *lines[len(first) + hidden :]]
+    lines = [*older, newest]
     lengths = _LENGTHS.get(section, ())
     for length in lengths:
         lines = [*(DigestLine(clipped(line.text, length), line.event_id) for line in older), newest]
-        if len(listed := _listed(section, lines)) <= room:
+        if len(listed := _listed(section, lines, hidden)) <= room:
             return listed
-    first = lines[: min(len(older), section in _FIRST_STAYS)]
+    first = lines[: len(first)]
 
     def without(dropped: int) -> str:
-        return _listed(section, [*first, *lines[len(first) + dropped :]], dropped)
+        return _listed(section, [*first, *lines[len(first) + dropped :]], hidden + dropped)
 
     if len(without(0)) <= room:
         return without(0)
@@ -138,7 +143,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     if dropped < most:
         return without(dropped)
     for kept in ([*first, newest], [newest]):
-        left_out = len(lines) - len(kept)
+        left_out = hidden + len(lines) - len(kept)
         over = len(listed := _listed(section, kept, left_out)) - room
         if over <= 0:
             return listed
