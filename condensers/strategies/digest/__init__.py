@@ -35,6 +35,9 @@ from foldlog.projections import PastLog, View, begins_reply, contains, intervals
 _LENGTH_MIN = 500
 """The least ``max_length`` that a user may set."""
 
+_LETTERS_A_TOKEN = 2
+"""How long a digest may be for each estimated token that it replaces: a prompt gets shorter by it, also on request."""
+
 _TOKENS = 32_000
 """How many tokens a View may have besides its head where no limit of any kind is known, and no reply of the agent names
 its model: few models take less.
@@ -62,14 +65,18 @@ class DigestCondenser(SummarizingCondenser):
         return self._summary_of(Digest.of(events))
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        return self._summary_of(digest_of(view, view[span]))
+        sums = ESTIMATE.token_sums(view)
+        most = _LETTERS_A_TOKEN * (sums[span.stop] - sums[span.start])
+        return self._summary_of(digest_of(view, view[span]), most)
 
-    def _summary_of(self, digest: Digest) -> Summary:
+    def _summary_of(self, digest: Digest, most: int | None = None) -> Summary:
+        length = self.max_length if most is None else max(_LENGTH_MIN, min(most, self.max_length))
+
         def shorter(text: str) -> str | None:
             most = max(LENGTH_LEAST, len(text) * 2 // 3)
             return text_of(digest, most) if len(text) > LENGTH_LEAST else None
 
-        return Summary(text_of(digest, self.max_length), shorter=shorter)
+        return Summary(text_of(digest, length), shorter=shorter)
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """Return how much a condensation is needed now. Nothing fails for want of one that no known limit asks for."""
