@@ -154,11 +154,10 @@ class CondenseHandler:
 
         It is checked again in the transaction that appends it, for redactions and the few events that came since then.
         """
-        redactions = self._store.conversation(conversation).redactions
-        was_redacted = redactions and view.to_messages() != self._views.at(conversation, view.version).to_messages()
+        redactions = 0 if view.state.past is None else view.state.past.redactions
 
         def check(reading: ReadTransaction, newer: View | None = None) -> None:
-            if was_redacted or reading.redactions != redactions:  # the plan may quote the event
+            if reading.redactions != redactions:  # the plan may quote the event
                 raise NoCondensationAvailable("an event was redacted first")
             if newer is not None:
                 planned_before(action, newer, tuple(reading.events(newer.version)))

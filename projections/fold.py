@@ -49,6 +49,10 @@ class PastLog(Protocol):
         same memory; it goes when an event is redacted. Each value must be one that can be made again.
         """
 
+    @property
+    def redactions(self) -> int:
+        """How many events of the conversation were redacted when its View was read."""
+
     def at(self, version: int) -> Folded:
         """Return the state when the conversation had ``version`` events, with all condensations that made it."""
 
@@ -161,6 +165,10 @@ class _Retained:
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
     """Of this View alone: two Views may go on from one in two ways."""
+
+    @property
+    def redactions(self) -> int:
+        return 0 if self.before is None else self.before.redactions
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         batches: list[Sequence[Event]] = []

@@ -227,7 +227,7 @@ class Views:
         folded, missing = self._load(reading, version)
         if version == present:
             return self._remember(found, folded, missing)
-        return self._view_of(conversation, folded)
+        return self._view_of(found, folded)
 
     def _load(
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
@@ -268,7 +268,7 @@ class Views:
         latest = self._latest.get(found.id)
         if latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions):
             folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
-        view = self._view_of(found.id, folded)
+        view = self._view_of(found, folded)
         return self._keep(_Latest(folded._replace(state=view.state), found, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
@@ -284,11 +284,11 @@ class Views:
             self._appended.watch(conversation)
         return latest.view
 
-    def _view_of(self, conversation: str, folded: ViewFold) -> View:
-        condensations = StoredCondensations(self._store, conversation, folded.version, folded.revision.condensations)
+    def _view_of(self, found: Conversation, folded: ViewFold) -> View:
+        condensations = StoredCondensations(self._store, found.id, folded.version, folded.revision.condensations)
         state = folded.state
         if state.past is None:
-            state = replace(state, past=_PastViews(self, conversation))
+            state = replace(state, past=_PastViews(self, found.id, found.redactions))
         return View(state, condensations, self._dialect)
 
 
@@ -300,6 +300,7 @@ class _PastViews:
 
     views: Views
     conversation: str
+    redactions: int
     memory: dict[str, Any] = field(default_factory=dict)
 
     def at(self, version: int) -> Folded:

@@ -175,6 +175,8 @@ def replay(events: Iterable[Event], condenser: Condenser | None, agent_llm: Agen
 class _Past:
     """The log of a replay, which never returns to an earlier version."""
 
+    redactions = 0
+
     def __init__(self) -> None:
         self.memory: dict[str, Any] = {}
         self._log: list[Event] = []
