@@ -169,22 +169,18 @@ def _shown(database: Database, reader: Reader, one: ListedConversation) -> Recen
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
+    """Return the attributes of a conversation; those in its events where their record is gone or damaged. None where
+    they are encrypted and the key is missing.
+    """
     record = one.attributes
-    if one.is_record_missing:
-        found = database.find_key(reader, one.key)
-        with suppress(KeyUnavailable):
-            return None if found is None else newest_value(ReadTransaction(reader, found, database), ATTRIBUTES)
-        return None
-    if not isinstance(record, Record):
+    if not isinstance(record, Record) and not one.is_record_missing:
         return record if record or one.version == _WITH_KEY else {}
-    codec = RowCodec(one.id, None, NOTHING_PENDING)
-    if one.is_encrypted:
-        found = database.find_key(reader, one.key)
-        try:
-            codec = codec if found is None else database.codec_of(found)
-        except KeyUnavailable:
-            return None
-    decoded = codec.decoded_record(ATTRIBUTES, record)
-    if decoded is None:
-        raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep for it were changed")
-    return decode_attributes(decoded.body)
+    with suppress(KeyUnavailable):
+        found = database.find_key(reader, one.key) if one.is_encrypted else None
+        codec = RowCodec(one.id, None, NOTHING_PENDING) if found is None else database.codec_of(found)
+        decoded = codec.decoded_record(ATTRIBUTES, record) if isinstance(record, Record) else None
+        if decoded is not None:
+            return decode_attributes(decoded.body)
+        found = found or database.find_key(reader, one.key)
+        return None if found is None else newest_value(ReadTransaction(reader, found, database), ATTRIBUTES) or {}
+    return None
