@@ -36,6 +36,7 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Logged,
     Store,
+    StoreDamaged,
     VersionConflict,
     as_url,
     can_be_redacted,
@@ -172,7 +173,7 @@ class Maintenance:
         store = _store_of(source)
         names = and_companions(store, conversations)
         moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
-        return moved if damaged is None else _with_the_rest(store, moved, Path(damaged))
+        return moved if damaged is None else _with_the_rest(store, self._store, moved, Path(damaged))
 
     def differences_from(self, source: Store | _Histories, *conversations: str) -> Iterator[UnequalConversation]:
         """Yield the histories of another store, or those named and their companions, that have another head here."""
@@ -180,20 +181,25 @@ class Maintenance:
         return copy.compare_stores(store, self._store, *and_companions(store, conversations))
 
 
-def _with_the_rest(store: Store, moved: Iterable[Moved], path: Path) -> Iterator[Moved]:
-    """Yield the outcomes, and write the readable events that could not be copied to a file."""
-    with noted(store, "export", path), whole_file(path) as file:
+def _with_the_rest(store: Store, new: Store, moved: Iterable[Moved], path: Path) -> Iterator[Moved]:
+    """Yield the outcomes, and write the readable events that could not be copied to a file, which the new store notes:
+    a damaged one may not be able to.
+    """
+    with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
                 yield outcome
                 continue
-            number = 0
-            for each in _readable_from(store, outcome.conversation, outcome.damaged):
-                number += 1
-                line = {"conversation": outcome.conversation, **event_document(each.event, each.recorded_at)}
-                file.write(f"{json.dumps(line)}\n".encode())
+            number, problem = 0, outcome.problem
+            try:
+                for each in _readable_from(store, outcome.conversation, outcome.damaged):
+                    number += 1
+                    line = {"conversation": outcome.conversation, **event_document(each.event, each.recorded_at)}
+                    file.write(f"{json.dumps(line)}\n".encode())
+            except (CorruptEvent, StoreDamaged) as error:
+                problem = f"{problem}; of the later events not all can be read: {error}"
             rest = f"{number:,} later event{'s' if number != 1 else ''} in {path}"
-            yield outcome._replace(problem=f"copied up to event {outcome.damaged}, {rest}: {outcome.problem}")
+            yield outcome._replace(problem=f"copied up to event {outcome.damaged}, {rest}: {problem}")
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
@@ -144,7 +144,7 @@ def _move(
     except ConversationErased as error:
         return Moved(found.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
-        is_damage = damaged and isinstance(error, CorruptEvent)
+        is_damage = damaged and isinstance(error, CorruptEvent | StoreDamaged)
         return Moved(found.id, 0, version, str(error), damaged=version if is_damage else None)
 
 
@@ -186,13 +186,13 @@ def copy_conversation(
     that the source redacted: then nothing of it is changed. A new conversation appears whole or not at all. Cost: the
     events to copy, in small transactions; where events were redacted since, all of them.
     """
-    found, earlier, origins = source.recorder.query(partial(_with_earlier, source, conversation))
+    found, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    damage: list[CorruptEvent] | None = [] if damaged else None
-    with CopyWriter(target, found, earlier, origins) as writer:
+    damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
+    with CopyWriter(target, found, earlier) as writer:
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
@@ -206,32 +206,35 @@ def copy_conversation(
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk)
-        views = source.recorder.query(lambda reader: [*find_again(source, reader, found).records(VIEWS, start)])
         keys = _up_to_damage(keys_of(source, found), damage)
-        writer.finish(keys, 0 if is_ahead else found.redactions, views)
+        views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
+        origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
+        writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
     moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
     return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
 
 
-def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent] | None) -> Iterator[Item]:
-    """Yield the items. With ``damage``, they end at a ``CorruptEvent``, which is added there."""
+def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None) -> Iterator[Item]:
+    """Yield the items. With ``damage``, they end where the first cannot be read, and its error is added there."""
     try:
         yield from items
-    except CorruptEvent as error:
+    except (CorruptEvent, StoreDamaged) as error:
         if damage is None:
             raise
         damage.append(error)
 
 
-def _with_earlier(
-    source: Database, conversation: str, reader: Reader
-) -> tuple[Conversation, Sequence[Conversation], Sequence[Border]]:
-    """Return the conversation, the earlier tombstones of its id, and whose events the past of a fork consists of."""
+def _with_earlier(source: Database, conversation: str, reader: Reader) -> tuple[Conversation, Sequence[Conversation]]:
+    """Return the conversation, and the earlier tombstones of its id."""
     found = source.find(reader, conversation)
     if found is None:
         raise ConversationNotFound(conversation)
-    origins = () if found.erasure is not None else ReadTransaction(reader, found, source).origins()
-    return found, tombstones_before(reader, found), origins
+    return found, tombstones_before(reader, found)
+
+
+def _read(source: Database, found: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]) -> Iterator[Item]:
+    """Yield what ``work`` reads of a conversation, as it is now."""
+    yield from source.recorder.query(lambda reader: [*work(find_again(source, reader, found))])
 
 
 def _check_same(source: Database, found: Conversation, target: Database, there: Conversation) -> None:
@@ -264,17 +267,10 @@ class CopyWriter(StagedWriter):
     store has; rows are added behind it, and the head of each is computed.
 
     Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the last
-    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one. ``origins``: see
-    ``ReadTransaction.origins``.
+    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one.
     """
 
-    def __init__(
-        self,
-        target: Database,
-        new: Conversation,
-        earlier: Sequence[Conversation] = (),
-        origins: Sequence[Border] = (),
-    ) -> None:
+    def __init__(self, target: Database, new: Conversation, earlier: Sequence[Conversation] = ()) -> None:
         found = _find(target, new.id)
         replaces = found.key if found is not None and earlier and _is_tombstone(found, earlier[-1]) else None
         there = None if replaces is not None else not_erased(found)
@@ -283,7 +279,6 @@ class CopyWriter(StagedWriter):
         self.end = there or Conversation(
             0, new.id, new.created_at, new.salt, 0, None, None, parent_version=new.parent_version, seed=new.seed
         )
-        self._origins = origins
         super().__init__(target, self.end, there, replaces=replaces)
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -305,8 +300,16 @@ class CopyWriter(StagedWriter):
         self.add(rows, lambda writing: None)
         self.end = self.end.grown(rows[-1])
 
-    def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int, views: Sequence[Record] = ()) -> None:
-        """Add keys, the count of redactions and records of Views after all rows; then make the conversation visible."""
+    def finish(
+        self,
+        keys: Iterable[tuple[str, RecalledKey]],
+        redactions: int,
+        views: Sequence[Record] = (),
+        origins: Sequence[Border] = (),
+    ) -> None:
+        """Add keys, the count of redactions and records of Views after all rows; then make the conversation visible.
+        ``origins``: see ``ReadTransaction.origins``.
+        """
         version = self.end.version
         beside = partial(_write_beside, database=self.database, key=self.key or 0)
         there = (each for each in keys if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version)
@@ -314,7 +317,7 @@ class CopyWriter(StagedWriter):
             self.transact(partial(beside, keys=some))
         if redactions or views:
             self.transact(partial(beside, redactions=redactions, views=[each for each in views if each[0] <= version]))
-        self.publish(version, partial(WriteTransaction.enter_origins, origins=self._origins))
+        self.publish(version, partial(WriteTransaction.enter_origins, origins=origins))
 
 
 def _write_beside(

@@ -7,18 +7,22 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, CondensationAction, ConversationNotFound, Message, Store, open_store
+from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
 from tests.said import said
 
@@ -148,6 +152,23 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path
             assert [each.behind for each in compare_stores(store, target)] == [True, True]
         with open_store("memory:") as target:
             assert {each.conversation for each in copy_store(store, target) if each.problem} == {"a", "fork"}
+
+
+@pytest.mark.parametrize("lost", ["records", "recalled", "unreadable entries"])
+def test_damage_beside_the_events_costs_no_event(monkeypatch: pytest.MonkeyPatch, lost: str):
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise StoreDamaged("a page is damaged")
+
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", [said("zero"), said("one")], expected_version=0, idempotency_key="k")
+        if lost == "unreadable entries":
+            monkeypatch.setattr(ReadTransaction, "origins", refused)
+        else:
+            monkeypatch.setattr(SQLiteReader, lost, refused)
+        (moved,) = copy_store(source, target, damaged=True)
+        monkeypatch.undo()
+        assert (moved.version, moved.damaged, moved.problem) == (2, 2, "a page is damaged")
+        assert [*target.events("a")] == [*source.events("a")]
 
 
 def test_an_event_with_another_head_is_not_copied(tmp_path: Path):

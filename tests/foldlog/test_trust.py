@@ -99,6 +99,8 @@ def test_a_damaged_conversation_is_copied_in_part_and_the_rest_is_in_a_file(fold
         assert [(line["id"], line["content"]) for line in rest] == texts
     assert {line["conversation"] for line in rest} == {"one"}
     assert foldlog("verify", "--db", "new.db").status == 0
+    ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--db", "new.db")
+    assert "rest.jsonl" in ran.err  # it may hold what is gone
 
 
 def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
