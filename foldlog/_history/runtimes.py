@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
+_REMEMBERED: Final = 1_000
+"""The number of calls of this process that are known again, if their runtime tries them again."""
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -54,6 +56,8 @@ class RuntimeCall:
         The first call in this process also reads which effects other processes left: of these the model is told once,
         before any other tool with effects runs.
         """
+        if rule.repeat == "safe":
+            return "", None
         history = self.histories[self.conversation]
         begun: dict[tuple[str, str], int] = vars(self.histories).setdefault("_begun_tools", {})
         if (here := begun.get((history.id, self.call_id))) is not None:
@@ -68,6 +72,8 @@ class RuntimeCall:
             return "", self._told(history, left)
         stored = next((call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None)
         begun[history.id, self.call_id], key = self._mark(history, stored, 1)
+        if len(begun) > _REMEMBERED:
+            del begun[next(iter(begun))]
         return key, None
 
     def _repeat(self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace) -> tuple[str, Any]:

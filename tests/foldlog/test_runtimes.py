@@ -1,0 +1,144 @@
+"""Tools that another runtime runs: what ``foldlog.effect`` does around them, whichever runtime it is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import Action, Histories, InvalidArgument, Message, Observation, aio
+from foldlog._history import runtimes
+from foldlog._history.runtimes import CURRENT, RuntimeCall, note_left_behind
+
+
+@pytest.fixture
+def histories() -> Iterator[Histories]:
+    with foldlog.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def restarted(histories: Histories, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Has the next calls come from another process."""
+
+    def restart() -> None:
+        monkeypatch.setattr(runtimes, "_PROCESS", "another process")
+        for name in ("_left_behind", "_begun_tools"):
+            vars(histories).pop(name, None)
+
+    return restart
+
+
+@contextmanager
+def calling(histories: Histories, call_id: str, **attributes: str) -> Iterator[None]:
+    """What an adapter does around a tool."""
+    call = RuntimeCall(histories, "c", call_id, "pay", {"to": "ann"}, aio.face_of(histories).pool, attributes)
+    before = CURRENT.set(call)
+    try:
+        yield
+    finally:
+        CURRENT.reset(before)
+
+
+def tool(paid: list[str], **rule: Any) -> Callable[..., Any]:
+    @foldlog.effect(**rule)
+    def pay(to: str, key: str) -> str:
+        if key not in paid:
+            paid.append(key)
+        return f"paid {to}"
+
+    return pay
+
+
+def states(histories: Histories) -> list[tuple[str, int]]:
+    return [(effect.state, effect.attempts) for effect in histories["c"].effects()]
+
+
+def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
+    pay = tool([])
+    assert (str(inspect.signature(pay)), pay.__name__, [*pay.__annotations__]) == (
+        "(to: 'str') -> 'str'",
+        "pay",
+        ["to", "return"],
+    )
+    with pytest.raises(InvalidArgument, match="no call of it is known here"):
+        pay("ann")
+
+
+def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories: Histories):
+    paid: list[str] = []
+    with calling(histories, "k", user="u7"):
+        assert tool(paid)("ann") == "paid ann"
+    (effect,) = histories["c"].effects()
+    assert (paid, effect.call.tool, effect.call.arguments) == ([effect.key], "pay", {"to": "ann"})
+    assert (len(histories["c"]), histories["c"].attributes()) == (2, {"user": "u7"})
+    histories["c"].append([Action(tool="pay", call_id="k"), Observation(content="paid ann", call_id="k")])
+    assert states(histories) == [("done", 1)]
+
+
+def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(histories: Histories):
+    histories["c"].append([Message(source="user", content="x"), Action(tool="pay", call_id="k")])
+    with calling(histories, "k"):
+        tool([], repeat="safe")("ann")
+        assert len(histories["c"]) == 2
+        tool([])("ann")
+    assert (len(histories["c"]), states(histories)) == (3, [("unknown", 1)])
+
+
+def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(histories: Histories):
+    paid: list[str] = []
+    with calling(histories, "k"):
+        tool(paid)("ann")
+        assert tool(paid)("ann").startswith('unknown: pay {"to": "ann"} may have run, key ')
+        assert (states(histories), len(paid)) == ([("unknown", 1)], 1)
+        assert tool(paid, repeat="same key")("ann") == "paid ann"
+    assert (states(histories), len(paid)) == ([("unknown", 2)], 1)
+
+
+@pytest.mark.parametrize("known", ["it is paid", None])
+def test_after_a_restart_the_same_call_is_looked_up(histories: Histories, known: str | None, restarted):
+    paid: list[str] = []
+    with calling(histories, "k"):
+        tool(paid)("ann")
+        restarted()
+        told = tool(paid, check=lambda key, call: known)("ann")
+    assert (told, states(histories)[0][1]) == (("it is paid", 1) if known else ("paid ann", 2))
+
+
+def test_after_a_restart_the_model_is_told_once_before_another_effect(histories: Histories, restarted):
+    paid: list[str] = []
+    with calling(histories, "k1"):
+        tool(paid)("ann")
+    restarted()
+    note_left_behind(histories, "c")
+    histories["c"].append(Observation(content="interrupted", call_id="k1", is_error=True))
+    assert states(histories) == [("unknown", 1)]
+    with calling(histories, "k2"):
+        assert f"may have run, key {paid[0]}" in tool(paid)("ann")
+    with calling(histories, "k3"):
+        assert tool(paid)("ann") == "paid ann"
+    assert (len(paid), states(histories)) == (2, [("unknown", 1), ("unknown", 1)])
+    histories["c"].settle(paid[0], "paid, says the bank")
+    assert states(histories)[0] == ("done", 1)
+    restarted()
+    assert [trace.call.call_id for trace in runtimes._left_behind(histories, histories["c"]).values()] == []
+
+
+def test_an_async_tool_asks_in_a_thread(histories: Histories):
+    @foldlog.effect()
+    async def pay(to: str) -> str:
+        await asyncio.sleep(0)
+        return f"paid {to}"
+
+    async def run() -> None:
+        with calling(histories, "k"):
+            assert await pay("ann") == "paid ann"
+            assert (await pay("ann")).startswith("unknown: ")
+
+    asyncio.run(run())
+    assert states(histories) == [("unknown", 1)]
