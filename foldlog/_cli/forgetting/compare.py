@@ -22,7 +22,6 @@ from foldlog._copies import noted
 from foldlog._documents import ComparisonDocument, CurvePointDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
-from foldlog._reports.recall_curve import RECORDED, points, strategies, write_plot
 from foldlog._words.gist import cost_words, count
 from foldlog.eventstore import CondensationAction, Store, install_command
 from foldlog.projections import View, Views, contains, intervals_kept
@@ -99,6 +98,8 @@ def run(
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         found = [] if curve is None else _curve(store, conversation, version, counter)
         if curve is not None:
+            from foldlog._reports.recall_curve import write_plot
+
             write_plot(curve, conversation, found)
         if html is not None:
             with noted(store, "comparison", html, conversation):
@@ -225,6 +226,7 @@ def _replays(
 
 def _curve(store: Store, conversation: str, version: int, counter: AgentModel | None) -> list[CurvePointDocument]:
     """Replay the history under all strategies and sizes of the plot, in one pass."""
+    from foldlog._reports.recall_curve import RECORDED, points, strategies
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
