@@ -63,7 +63,6 @@ class KnownConversations:
     def __init__(self) -> None:
         self._by_id: dict[str, Known] = {}
         self.get = self._by_id.get
-        self.all_plain: int | None = None  # an era in which no conversation of the store is encrypted
         self._observers: tuple[ref[Observer], ...] = ()
 
     def note(self, known: Known) -> None:

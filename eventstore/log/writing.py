@@ -196,15 +196,14 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
     """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has encrypted ones, unless the
     store was opened so that it may be.
     """
-    settings, known, era = database.settings, database.known, reader.era(database.known)
-    if settings.keys is not None or settings.plain_allowed or (era is not None and era == known.all_plain):
+    settings = database.settings
+    if settings.keys is not None or settings.plain_allowed:
         return
     if reader.value("key_ids"):
         raise KeyUnavailable(
             f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
             f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
-    known.all_plain = era
 
 
 class InlineProjection(Protocol):
