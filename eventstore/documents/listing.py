@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
+from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import key_missing
@@ -138,7 +138,7 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> tup
     """Return a conversation, its version for the list, and its attributes: dots where these are listed, None where they
     cannot be read. Return None for one that is not listed.
     """
-    with suppress(CorruptEvent):  # ``verify`` reports it; the list keeps its earlier state
+    with suppress(CorruptEvent, StoreDamaged):  # ``verify`` reports it; the list keeps its earlier state
         found = database.find_key(reader, key)
         if found is None or found.erasure is not None or not found.visible or found.version == 0:
             return None

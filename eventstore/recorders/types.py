@@ -12,10 +12,12 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from foldlog.eventstore.arguments import YEAR_10000
 from foldlog.eventstore.errors import StoreDamaged
 
 T = TypeVar("T")
 
+_REMEDY: Final = "run 'foldlog verify', then 'foldlog copy --damaged'"
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 
@@ -215,10 +217,7 @@ def check_types(what: str, kind: type | UnionType, columns: Iterable[Any]) -> No
     """Raise ``StoreDamaged`` for a column of another type, as only a damaged file has it."""
     for column in columns:
         if not isinstance(column, kind):
-            raise StoreDamaged(
-                f"{what} is damaged: it has a value of type {type(column).__name__}; run 'foldlog verify', then "
-                f"'foldlog copy --damaged'"
-            )
+            raise StoreDamaged(f"{what} is damaged: it has a value of type {type(column).__name__}; {_REMEDY}")
 
 
 def as_record(columns: Sequence[Any]) -> Record:
@@ -237,13 +236,14 @@ def kind_name(kind: object) -> str:
     return str(kind, "utf-8", "replace") if isinstance(kind, bytes) else repr(kind)
 
 
+_YEARS: Final = range(YEAR_10000)
 _NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 5, 7, 8, 9, 10, 13, 15, 17, 21, 22)
 _BYTES_OF_CONVERSATION = itemgetter(3, 6, 12, 16, 19, 20)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
     """Return a conversation of its columns as a database gives them, with the id of its parent or without it; ids and
-    texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type.
+    texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type, and for a time that no clock has.
     """
     what = f"the row of conversation number {columns[0]}"
     check_types(what, int | None, _NUMBERS_OF_CONVERSATION(columns))
@@ -251,6 +251,8 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
      redactions, *parent_id) = columns  # fmt: skip
+    if not all(time is None or time in _YEARS for time in (created_at, erased_at)):
+        raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
     return Conversation(
         key, as_text(name), created_at or 0, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
         None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,

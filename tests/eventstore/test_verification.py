@@ -435,3 +435,10 @@ def test_a_column_of_another_type_is_damage_and_no_error_of_python(tmp_path, of_
         for call in calls:
             with suppress(EventStoreError):
                 call()
+
+
+@pytest.mark.parametrize("column", ["created_at", "erased_at"])
+def test_a_time_that_no_clock_has_is_named(path, column):
+    spoil(path, f"UPDATE conversations SET {column} = {2**62} WHERE id = CAST('b' AS BLOB) OR id = 'b'")
+    told = [finding for findings in found(path).values() for finding in findings]
+    assert sum("it has a time that no clock has" in finding for finding in told) == 1
