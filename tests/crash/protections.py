@@ -59,13 +59,13 @@ batch = given if change is None else [*given, change]""",
         "a batch is one transaction",
         "eventstore:SQLiteTransaction._insert",
         Instead(
-            "rows 1",
+            "range",
             """if len(rows) > 1:
-    self._execute(_insert_together(1), (position, key, *rows[0]))
+    self._insert(key, rows[:1], position)
     self._execute("COMMIT")
     self._execute("BEGIN IMMEDIATE")
     rows, position = rows[1:], position + 1
-if len(rows) == 1:""",
+for first in range(0, len(rows), _TOGETHER):""",
         ),
         "tests/crash/test_wal.py",
     ),
