@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
 from foldlog._values import texts_in
@@ -54,8 +55,8 @@ of this length conclude nothing.
 """
 _CALLS_AFTER_ERROR = 30
 """An error is no longer open if this number of other calls came after it: the agent works on something else."""
-_NAMES_MAX = 4_000
-"""How many names are remembered: more than the longest digest could show."""
+_NAMES_MAX = 2_000
+"""How many names are remembered: more than a digest of the default length shows."""
 
 
 class DigestLine(NamedTuple):
@@ -368,5 +369,5 @@ class Digest:
                 if before or is_code or is_file(name):
                     self.names.pop(name, None)
                     self.names[name] = NamePlace(line, event.id, is_used or (before is not None and before.is_used))
-        for name in [*self.names][: max(0, len(self.names) - _NAMES_MAX)]:
+        for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
