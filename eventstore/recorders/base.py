@@ -22,6 +22,8 @@ from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
+    BYTES,
+    NUMBERS,
     Ancestor,
     Beginning,
     Conversation,
@@ -242,7 +244,7 @@ class Reader(ABC):
         """
         found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         for columns in found:
-            check_types(f"the listing of conversation number {columns[0]}", int, _NUMBERS_OF_LISTED(columns))
+            check_types(f"the listing of conversation number {columns[0]}", NUMBERS, _NUMBERS_OF_LISTED(columns))
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
@@ -264,14 +266,14 @@ class Reader(ABC):
         if not border:
             return found._replace(version=found.begins)
         what = f"the event before conversation number {found.key}"
-        check_types(what, int, (*border[0][9:11], border[0].recorded_at))
-        check_types(what, bytes, [border[0].proof])
+        check_types(what, NUMBERS, (*border[0][9:11], border[0].recorded_at))
+        check_types(what, BYTES, [border[0].proof])
         return found.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         """Return the rows that were not imported, between two positions."""
         found = self._ask("live_rows", after_position + 1, before, limit)
-        check_types("a row of an event", int, [columns[14] for columns in found])
+        check_types("a row of an event", NUMBERS, [columns[14] for columns in found])
         rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
         return [
             PlacedRow(columns[12], as_text(columns[13]), row, columns[14] <= 0)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from types import UnionType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -213,18 +212,24 @@ def as_recalled(columns: Sequence[Any]) -> RecalledKey:
     return RecalledKey(*((-1, 0) if is_damaged else (first_id, events)), *rest)
 
 
-def check_types(what: str, kind: type | UnionType, columns: Iterable[Any]) -> None:
+NUMBERS: Final = frozenset((int,))
+BYTES: Final = frozenset((bytes,))
+_SOME_NUMBERS: Final = NUMBERS | {type(None)}
+_SOME_BYTES: Final = BYTES | {type(None)}
+
+
+def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> None:
     """Raise ``StoreDamaged`` for a column of another type, as only a damaged file has it."""
-    for column in columns:
-        if not isinstance(column, kind):
-            raise StoreDamaged(f"{what} is damaged: it has a value of type {type(column).__name__}; {_REMEDY}")
+    others = {*map(type, columns)} - kinds
+    if others:
+        raise StoreDamaged(f"{what} is damaged: it has a value of type {others.pop().__name__}; {_REMEDY}")
 
 
 def as_record(columns: Sequence[Any]) -> Record:
     """Return a record of its columns as a database gives them, with the name of its projection or without it. Raises
     ``StoreDamaged`` where its version is no number; other columns have a checksum.
     """
-    check_types("the version of a record of a projection", int, columns[:1])
+    check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:6], as_text(columns[6]) if len(columns) > 6 else ""))
 
 
@@ -246,12 +251,12 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type, and for a time that no clock has.
     """
     what = f"the row of conversation number {columns[0]}"
-    check_types(what, int | None, _NUMBERS_OF_CONVERSATION(columns))
-    check_types(what, bytes | None, _BYTES_OF_CONVERSATION(columns))
+    check_types(what, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
+    check_types(what, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
      redactions, *parent_id) = columns  # fmt: skip
-    if not all(time is None or time in _YEARS for time in (created_at, erased_at)):
+    if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
     return Conversation(
         key, as_text(name), created_at or 0, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
