@@ -464,7 +464,7 @@ if self._is_staged:
     "bytes-with-events": Protection(
         "bytes that stand beside an event are written in its transaction",
         "eventstore:SQLiteTransaction._insert",
-        Never("body"),
+        Never("Body"),
         "tests/conformance/test_bytes.py -k retry_is_recognized and plain-sqlite",
     ),
     "bytes-once": Protection(
