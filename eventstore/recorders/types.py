@@ -227,7 +227,7 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
 
 def as_record(columns: Sequence[Any]) -> Record:
     """Return a record of its columns as a database gives them, with the name of its projection or without it. Raises
-    ``StoreDamaged`` where its version is no number; other columns have a checksum.
+    ``StoreDamaged`` where its version is not a number; other columns have a checksum.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:6], as_text(columns[6]) if len(columns) > 6 else ""))
