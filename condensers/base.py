@@ -294,6 +294,8 @@ class Condenser:
         for each, value in given:
             if not isinstance(value, int | float):
                 raise InvalidCondenser(f"{each.name} must be a number, not {value!r}")
+            if isinstance(value, float) and "float" not in str(each.type):
+                raise InvalidCondenser(f"{each.name} must be a whole number, not {value!r}")
         self.check_sizes()
         for each, value in given:
             for bound, (holds, words) in _BOUNDS.items():

@@ -100,16 +100,16 @@ def _register(condenser_type: type[Condenser], *aliases: str, base: type[Condens
 
 NoOpCondenserConfig = _register(NoOpCondenser, "no_op", "NoOpCondenser")
 ObservationMaskingCondenserConfig = _register(ObservationMaskingCondenser)
-BrowserOutputCondenserConfig = _register(BrowserOutputCondenser, "browser_output")
-RecentEventsCondenserConfig = _register(RecentEventsCondenser, "recent_events")
+BrowserOutputCondenserConfig = _register(BrowserOutputCondenser, "browser_output_masking")
+RecentEventsCondenserConfig = _register(RecentEventsCondenser, "recent")
 ClearToolUsesCondenserConfig = _register(ClearToolUsesCondenser)
 ClearThinkingCondenserConfig = _register(ClearThinkingCondenser)
-AmortizedForgettingCondenserConfig = _register(AmortizedForgettingCondenser, "amortized_forgetting")
+AmortizedForgettingCondenserConfig = _register(AmortizedForgettingCondenser, "amortized")
 ConversationWindowCondenserConfig = _register(ConversationWindowCondenser)
 DigestCondenserConfig = _register(DigestCondenser)
 LLMSummarizingCondenserConfig = _register(
     LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser", base=_Asking
 )
-StructuredSummaryCondenserConfig = _register(StructuredSummaryCondenser, "structured_summary", base=_Asking)
+StructuredSummaryCondenserConfig = _register(StructuredSummaryCondenser, "structured", base=_Asking)
 LLMAttentionCondenserConfig = _register(LLMAttentionCondenser, base=_Asking)
 PipelineCondenserConfig = _register(PipelineCondenser, "PipelineCondenser", base=_OfParts)

@@ -31,7 +31,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
     View is then larger.
     """
 
-    type = "amortized"
+    type = "amortized_forgetting"
 
     max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
     keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)

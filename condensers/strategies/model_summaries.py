@@ -97,7 +97,7 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     failure: then no events are forgotten.
     """
 
-    type = "structured"
+    type = "structured_summary"
     needs = "function_calling"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:

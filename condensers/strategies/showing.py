@@ -36,7 +36,7 @@ class RecentEventsCondenser(Condenser):
     and so are calls and tool loops if the head or the tail holds a part of them.
     """
 
-    type = "recent"
+    type = "recent_events"
 
     max_events: int = setting(100, "how many events are shown in all", ge=0, in_tables=1)
     keep_first: int = setting(1, "how many events at the head are always shown", ge=0)
@@ -86,7 +86,7 @@ class ObservationMaskingCondenser(Condenser):
 class BrowserOutputCondenser(Condenser):
     """Masks the content of all but the newest outputs of a browser. Keeps the address."""
 
-    type = "browser_output_masking"
+    type = "browser_output"
 
     attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=0, in_tables=1)
 

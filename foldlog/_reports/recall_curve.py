@@ -25,7 +25,10 @@ RECORDED = "as recorded"
 _PATH = re.compile(r".*path|file(?:name)?")
 _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
     "digest": (lambda size: condenser_from_config({"type": "digest", "max_size": size}), (20, 40, 80, 160)),
-    "recent": (lambda size: condenser_from_config({"type": "recent", "max_events": size}), (10, 20, 40, 80, 160)),
+    "recent": (
+        lambda size: condenser_from_config({"type": "recent_events", "max_events": size}),
+        (10, 20, 40, 80, 160),
+    ),
     "observation_masking": (
         lambda size: condenser_from_config({"type": "observation_masking", "attention_window": size}),
         (3, 10, 40, 100),

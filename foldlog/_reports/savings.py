@@ -21,7 +21,7 @@ from foldlog.eventstore import CondensationAction
 if TYPE_CHECKING:
     from foldlog.projections import Lifetime
 
-_WITHOUT_A_MODEL = frozenset(("amortized", "conversation_window", "digest"))
+_WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
 """The strategies of ours that forget, and ask no model."""
 
 

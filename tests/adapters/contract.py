@@ -254,8 +254,8 @@ _MASKS = {"type": "observation_masking", "attention_window": 3}
 _DIGEST = {"type": "digest", "max_size": 12, "keep_first": 1}
 STRATEGIES: dict[str, dict[str, Any]] = {
     "digest": _DIGEST,
-    "amortized": {"type": "amortized", "max_size": 12},
-    "recent": {"type": "recent", "max_events": 8},
+    "amortized": {"type": "amortized_forgetting", "max_size": 12},
+    "recent": {"type": "recent_events", "max_events": 8},
     "masks": _MASKS,
     "cleared": {"type": "clear_tool_uses", "trigger": 200, "keep": 1, "clear_tool_inputs": True},
     "masks, then a digest": {"type": "pipeline", "condensers": [_MASKS, _DIGEST]},

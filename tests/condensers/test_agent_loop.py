@@ -116,7 +116,7 @@ def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path
 
 
 def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_requests(agent_loop, started, tmp_path):
-    config = {"type": "pipeline", "condensers": [{"type": "recent"}]}
+    config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
         model = model_at(server)

@@ -198,7 +198,7 @@ def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
     store.append("c1", messages(2), expected_version=ANY_VERSION)
     match handler.handle("c1"):
         case Condensation(action=action):
-            assert action.metadata["condenser"] == "amortized"
+            assert action.metadata["condenser"] == "amortized_forgetting"
         case View():
             pytest.fail("the second of them was due")
 
@@ -225,7 +225,7 @@ def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_bac
     CondenseHandler(store, views, both).handle("c1")
     assert [[report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)] == [
         ["observation_masking"],
-        ["observation_masking", "recent"],
+        ["observation_masking", "recent_events"],
     ]
     store.append("c1", messages(60), expected_version=ANY_VERSION)
     CondenseHandler(store, views, both).handle("c1")

@@ -188,7 +188,7 @@ def test_a_configuration_may_be_a_plain_model():
     ]
     with pytest.raises(InvalidCondenser, match="must give its field 'type' a literal"):
         Plain.register_config(Unregistered)
-    document = {"type": "pipeline", "condensers": [{"type": "plain", "many": 3}, {"type": "recent"}]}
+    document = {"type": "pipeline", "condensers": [{"type": "plain", "many": 3}, {"type": "recent_events"}]}
     pipeline = Condenser.from_config(document)
     assert pipeline.condensers[0].many == 3
     assert Condenser.from_config(pipeline.config).condensers[0].many == 3
@@ -304,7 +304,7 @@ def test_keys_of_v0_and_v1_are_read():
 # --- wishes that cannot be fulfilled, and other models ---
 
 
-@pytest.mark.parametrize("condenser", ["amortized", "conversation_window"])
+@pytest.mark.parametrize("condenser", ["amortized_forgetting", "conversation_window"])
 def test_a_wish_on_a_short_view_is_declined_in_the_log_and_the_view_returned(condenser):
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c1"]

@@ -42,14 +42,14 @@ class Counting(Scripted, Characters):
 
 TABLES = (
     {"type": "noop"},
-    {"type": "recent", "max_events": 7, "keep_first": 2},
-    {"type": "amortized", "max_size": 40},
+    {"type": "recent_events", "max_events": 7, "keep_first": 2},
+    {"type": "amortized_forgetting", "max_size": 40},
     {"type": "observation_masking", "attention_window": 3},
-    {"type": "browser_output_masking"},
+    {"type": "browser_output"},
     {"type": "conversation_window"},
     {"type": "digest", "max_size": 50, "max_length": 900},
     {"type": "llm", "llm_config": {"model": "openai/m", "api_key": "sk-secret"}, "max_size": 90},
-    {"type": "structured", "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"}},
+    {"type": "structured_summary", "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"}},
     {"type": "llm_attention", "llm_config": {"model": "m", "response_schema": True, "api_key": "sk-secret"}},
     {"type": "llm"},
     {"type": "clear_tool_uses", "keep": 2},
@@ -110,13 +110,13 @@ class AgentConfig(BaseModel):
 
 def test_an_annotation_with_the_base_takes_any_configuration():
     config = AgentConfig.model_validate({"condenser": {"type": "recent_events", "max_events": 5}})
-    assert config.condenser == parse_config({"type": "recent", "max_events": 5})
+    assert config.condenser == parse_config({"type": "recent_events", "max_events": 5})
     assert AgentConfig().condenser == parse_config({"type": "noop"})
     assert AgentConfig.model_validate_json(config.model_dump_json()) == config
     assert AgentConfig(others=[{"kind": "noop"}]).others == [parse_config({"type": "noop"})]
-    assert config.model_dump()["condenser"] == {"type": "recent", "keep_first": 1, "max_events": 5}
-    with pytest.raises(ValidationError, match=r"unknown condenser type 'recnt' .did you mean 'recent'"):
-        AgentConfig.model_validate({"condenser": {"type": "recnt"}})
+    assert config.model_dump()["condenser"] == {"type": "recent_events", "keep_first": 1, "max_events": 5}
+    with pytest.raises(ValidationError, match=r"unknown condenser type 'recent_event' .did you mean 'recent_events'"):
+        AgentConfig.model_validate({"condenser": {"type": "recent_event"}})
     assert "condenser" in AgentConfig.model_json_schema()["properties"]
 
 
@@ -169,6 +169,6 @@ def test_without_any_model_the_error_says_where_one_can_be_named(tmp_path):
 
 def test_what_a_strategy_needs_of_a_model_is_asked_of_the_agents_model():
     weak = Scripted(function_calling=False, response_schema=False)
-    for kind in ("structured", "llm_attention"):
+    for kind in ("structured_summary", "llm_attention"):
         with pytest.raises(InvalidCondenser, match="needs a model that"):
             condenser_from_config({"type": kind}).for_agent(weak)

@@ -16,8 +16,8 @@ from tests.projections.chat_rules import anthropic_problems, openai_problems
 CONDENSERS: tuple[dict[str, Any], ...] = (
     {"type": "digest", "max_size": 8},
     {"type": "digest", "max_tokens": 900},
-    {"type": "amortized", "max_size": 8, "keep_first": 1},
-    {"type": "recent", "max_events": 8, "keep_first": 1},
+    {"type": "amortized_forgetting", "max_size": 8, "keep_first": 1},
+    {"type": "recent_events", "max_events": 8, "keep_first": 1},
     {"type": "conversation_window"},
 )
 STEPS = 14
@@ -88,7 +88,7 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) ->
 
 @pytest.mark.parametrize("given_up", [0, 1])
 def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up: int) -> None:
-    with foldlog.open("memory:", condenser={"type": "recent", "max_events": 6, "keep_first": 0}) as histories:
+    with foldlog.open("memory:", condenser={"type": "recent_events", "max_events": 6, "keep_first": 0}) as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
         for tool, others in (("a", given_up), ("b", 0)):

@@ -21,7 +21,7 @@ from foldlog.eventstore import Annotation
 from tests.condensers.made import SYSTEM, call, message
 from tests.how_many import examples
 
-RECENT = {"type": "recent", "max_events": 6, "keep_first": 2}
+RECENT = {"type": "recent_events", "max_events": 6, "keep_first": 2}
 MASK = {"type": "observation_masking", "attention_window": 3}
 CONDENSERS = (
     RECENT,
@@ -29,8 +29,8 @@ CONDENSERS = (
     {"type": "clear_tool_uses", "trigger": 300, "keep": 1, "exclude_tools": ["kept"]},
     {"type": "clear_thinking", "keep": 1},
     {"type": "digest", "max_tokens": 3_000},
-    {"type": "pipeline", "condensers": [MASK, {"type": "recent", "max_events": 9}]},
-    {"type": "pipeline", "condensers": [MASK, {"type": "amortized", "max_size": 12}]},
+    {"type": "pipeline", "condensers": [MASK, {"type": "recent_events", "max_events": 9}]},
+    {"type": "pipeline", "condensers": [MASK, {"type": "amortized_forgetting", "max_size": 12}]},
     {"type": "pipeline", "condensers": [MASK, {"type": "digest", "max_tokens": 3_000}]},
     {"type": "noop"},
 )
@@ -81,7 +81,7 @@ def test_why_says_what_hides_an_event():
         history.prepare()
         hidden, sent = history.why(5), history.why(0)
         assert (hidden.fate, hidden.sent, sent.sent) == ("shown", False, True)
-        assert "hidden by recent (recorded in event 15)" in hidden.reason
+        assert "hidden by recent_events (recorded in event 15)" in hidden.reason
         assert history.why(5, at=15).sent, "before a step hid it"
 
 
@@ -144,9 +144,9 @@ FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_k
         {"condenser": "of a package", "rule": "half"},
         {"condenser": "llm", "rule": FOREIGN},
         {"condenser": "pipeline", "rule": {"condensers": [{"type": "llm", **FOREIGN}]}},
-        {"condenser": "recent", "rule": "few"},
-        {"condenser": "recent", "rule": {"max_events": -1}},
-        {"condenser": "recent", "rule": {"max_events": 1, "model": "m"}},
+        {"condenser": "recent_events", "rule": "few"},
+        {"condenser": "recent_events", "rule": {"max_events": -1}},
+        {"condenser": "recent_events", "rule": {"max_events": 1, "model": "m"}},
         {"condenser": "clear_tool_uses", "rule": {"trigger": 1, "exclude_tools": 5}},
         {"condenser": None, "rule": None},
         {"condenser": "digest", "outcome": "shortened", "rule": {}},

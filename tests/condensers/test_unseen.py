@@ -51,8 +51,8 @@ CONDENSERS = (
     {"type": "digest", "max_tokens": LIMIT},
     {"type": "digest", "max_tokens": LIMIT, "tail": "fits"},
     {"type": "digest", "max_size": 8},
-    {"type": "amortized", "max_size": 6},
-    {"type": "recent", "max_events": 3},
+    {"type": "amortized_forgetting", "max_size": 6},
+    {"type": "recent_events", "max_events": 3},
     {"type": "observation_masking", "attention_window": 1},
     {"type": "clear_tool_uses", "trigger": LIMIT, "keep": 0, "clear_tool_inputs": True},
     {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
@@ -278,12 +278,12 @@ ROOM = Characters(10_000)
     "condenser, condensed",
     [
         ({"type": "noop"}, 0),
-        ({"type": "recent", "max_events": 5}, 0),
-        ({"type": "recent", "max_events": 50}, 0),
+        ({"type": "recent_events", "max_events": 5}, 0),
+        ({"type": "recent_events", "max_events": 50}, 0),
         ({"type": "observation_masking", "attention_window": 2}, 0),
         ({"type": "observation_masking", "attention_window": 50}, 0),
         ({"type": "conversation_window"}, 4),
-        ({"type": "amortized", "max_size": 20}, 4),
+        ({"type": "amortized_forgetting", "max_size": 20}, 4),
         ({"type": "pipeline", "condensers": [{"type": "noop"}, {"type": "conversation_window"}]}, 4),
         (LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=20), 4),
     ],
@@ -413,7 +413,7 @@ def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agen
 
 
 def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
-    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10}) as histories:
+    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 10}) as histories:
         history = histories["c1"]
         sizes = []
         for number in range(40):
@@ -431,7 +431,7 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
 
 
 def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
-    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 4}) as histories:
+    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 4}) as histories:
         history = histories["c1"]
         history.append([message(f"note {number}") for number in range(6)])
         assert len(history.prepare()) == 6, "no model was shown it yet"
@@ -456,7 +456,9 @@ def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one
         assert history.append(message("b"))[0].event.meta == {SHOWN: version}
 
 
-@pytest.mark.parametrize("condenser", [{"type": "amortized", "max_size": 4, "keep_first": 0}, {"type": "digest"}])
+@pytest.mark.parametrize(
+    "condenser", [{"type": "amortized_forgetting", "max_size": 4, "keep_first": 0}, {"type": "digest"}]
+)
 def test_calls_before_a_note_of_the_runtime_wait_and_stay(condenser):
     calls = [call(call_id=f"c{number}", response_id="r") for number in range(2)]
     note = Annotation(name="state", data="resumed", shown=True)

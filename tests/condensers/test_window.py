@@ -248,7 +248,7 @@ def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_i
 def test_what_recent_events_hide_is_reported():
     view = viewed(messages(5))
     (report,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).reports
-    assert report == {"condenser": "recent", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
+    assert report == {"condenser": "recent_events", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
     assert RecentEventsCondenser(max_events=5).step(view).reports == ()
 
 

@@ -250,7 +250,7 @@ BAD = {
     "a key that nobody knows": ('[condenser]\ntype = "digest"\nmaxsize = 3\n', ["condenser.maxsize", "'max_size'"]),
     "a value of the wrong kind": ('[condenser]\ntype = "digest"\nmax_size = "x"\n', ["condenser.max_size", "integer"]),
     "a mistake deep inside": (
-        '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "recent"\nmax_events = 0\n',
+        '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "recent_events"\nmax_events = 0\n',
         ["condenser.condensers[0].max_events", "greater than or equal to 1"],
     ),
     "sizes that contradict each other": (

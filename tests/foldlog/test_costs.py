@@ -249,7 +249,7 @@ def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity():
 
 
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known():
-    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10}) as histories:
+    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 10}) as histories:
         histories["ours"].append([Message(source=("user", "agent")[n % 2], content=f"{n}") for n in range(20)])
         histories["ours"].step()
         histories["other"].append([Message(source="user", content=f"{n}") for n in range(4)])

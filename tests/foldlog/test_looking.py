@@ -487,13 +487,16 @@ def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, wor
 def test_the_command_counts_and_marks_what_the_condenser_hid(foldlog):
     import foldlog as library
 
-    with library.open("foldlog.db", condenser={"type": "recent", "max_events": 6, "keep_first": 2}) as histories:
+    with library.open("foldlog.db", condenser={"type": "recent_events", "max_events": 6, "keep_first": 2}) as histories:
         history = histories["c"]
         for number in range(20):
             history.append(library.Message(source="user", content=f"ask {number}"))
             history.append(library.Message(source="agent", content=f"said {number}"))
         prepared = history.prepare()
-    assert "the model is sent 6 events; 34 more hidden; by recent (recorded in event 40)" in foldlog("view", "c").out
+    assert (
+        "the model is sent 6 events; 34 more hidden; by recent_events (recorded in event 40)"
+        in foldlog("view", "c").out
+    )
     document = foldlog("view", "c", "--json").document
     assert document["sent_events"] == len(prepared) == 6
     assert [event["id"] for event in document["events"] if event["role"]] == [event.id for event in prepared]

@@ -68,11 +68,11 @@ def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_it
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):
-        done = replayed(looking_back(), type="recent", max_events=1 + 2 * window, keep_first=1)
+        done = replayed(looking_back(), type="recent_events", max_events=1 + 2 * window, keep_first=1)
         assert len(done.needed) == len(lags)
         assert len(done.missing) == sum(each > window for each in lags)
         assert done.needed_shown == pytest.approx(100 * sum(each <= window for each in lags) / len(lags))
-    done = replayed(looking_back(), type="recent", max_events=5)
+    done = replayed(looking_back(), type="recent_events", max_events=5)
     used = 9  # the first call that looks back further than two calls: three
     assert done.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)
 
@@ -82,7 +82,7 @@ def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
     assert (replayed(events, type="noop").missing, replayed(events, type="noop").needed_shown) == ((), 100)
     masked = replayed(events, type="observation_masking", attention_window=2)
     assert {each.term for each in masked.missing} == {
-        each.term for each in replayed(events, type="recent", max_events=5).missing
+        each.term for each in replayed(events, type="recent_events", max_events=5).missing
     }
 
 
@@ -110,7 +110,7 @@ def test_a_summary_shows_the_terms_that_stand_in_it():
     ]
     events += [Message(id=40, source="agent", content="wish_list.txt is next, line_two is not")]
     forgets = {"max_size": 10, "keep_first": 1}
-    assert {each.term for each in replayed(events, type="amortized", **forgets).missing} == {"wish_list.txt"}
+    assert {each.term for each in replayed(events, type="amortized_forgetting", **forgets).missing} == {"wish_list.txt"}
     assert replayed(events, type="digest", **forgets).missing == ()
 
 
@@ -122,7 +122,7 @@ def test_what_a_digest_names_by_its_event_could_be_recalled():
         events.append(Action(id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"))
         events.append(Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content=text))
     events.append(Message(id=41, source="agent", content=f"{term[9]} it was"))
-    for kind, named in (("digest", True), ("amortized", False)):
+    for kind, named in (("digest", True), ("amortized_forgetting", False)):
         done = replayed(events, type=kind, max_size=10)
         assert done.missing == (Missing(term[9], 41, (10,), named),)
         assert (done.needed_shown, done.needed_named) == (0, 100 if named else 0)
@@ -148,7 +148,7 @@ def test_repeated_tokens_are_those_of_the_beginning_that_stayed():
     kept = replayed(looking_back(), type="noop").turns
     assert [turn.repeated for turn in kept[1:]] == [turn.tokens for turn in kept[:-1]]
     assert kept[0].repeated == 0
-    condensed = replayed(looking_back(), type="amortized", max_size=20)
+    condensed = replayed(looking_back(), type="amortized_forgetting", max_size=20)
     firsts = set(condensed.condensations)
     assert firsts
     for before, turn in zip(condensed.turns, condensed.turns[1:], strict=False):

@@ -37,9 +37,9 @@ from tests.properties.histories import ordered_histories, tidy_histories
 
 STRATEGIES = [
     {"type": "noop"},
-    {"type": "recent", "max_events": 6},
+    {"type": "recent_events", "max_events": 6},
     {"type": "observation_masking", "attention_window": 2},
-    {"type": "amortized", "max_size": 8},
+    {"type": "amortized_forgetting", "max_size": 8},
     {"type": "digest", "max_size": 8},
     {"type": "conversation_window"},
     {"type": "pipeline", "condensers": [{"type": "conversation_window"}, {"type": "digest", "max_size": 10}]},
@@ -97,7 +97,7 @@ def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():
 
 def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
     events = work(20)
-    forgetting = replay(events, condenser_from_config({"type": "amortized", "max_size": 10}))
+    forgetting = replay(events, condenser_from_config({"type": "amortized_forgetting", "max_size": 10}))
     digesting = replay(events, condenser_from_config({"type": "digest", "max_size": 10}))
     assert forgetting.lost
     assert not forgetting.summarized
@@ -148,13 +148,13 @@ def test_a_request_is_answered_by_the_strategy_that_is_replayed():
 
 def test_a_request_that_cannot_be_met_is_declined_once():
     events = [*work(1)[:2], CondensationRequest(id=2), *(Message(id=n, source="agent", content="on") for n in (3, 4))]
-    done = replay(events, condenser_from_config({"type": "amortized"}))
+    done = replay(events, condenser_from_config({"type": "amortized_forgetting"}))
     assert (done.declined, done.condensations) == (1, ())
     assert not done.final.unhandled_condensation_request
 
 
 def test_an_event_that_a_call_was_not_shown_is_lost_and_one_without_its_content_is_masked():
-    done = replay(work(20), condenser_from_config({"type": "recent", "max_events": 6}))
+    done = replay(work(20), condenser_from_config({"type": "recent_events", "max_events": 6}))
     assert (len(done.final), done.masked) == (42, ())
     assert done.lost == tuple(range(1, 1 + done.turns[-1].hidden))
     done = replay(work(20), condenser_from_config({"type": "observation_masking", "attention_window": 4}))
@@ -202,7 +202,7 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
             event.id for event in events if event.shown and contains(kept_ids, event.id) and not is_structural(event)
         ]
         kept = sum(event.id >= 0 for event in done.final)
-        gone = () if config["type"] == "recent" else done.lost  # it forgets nothing, and does not show all
+        gone = () if config["type"] == "recent_events" else done.lost  # it forgets nothing, and does not show all
         assert kept + len(done.summarized) + len(gone) == len(shown)
         assert set(done.summarized) | set(done.lost) <= set(shown)
         assert not set(done.summarized) & set(done.lost)
@@ -299,7 +299,7 @@ def test_a_condenser_that_never_ends_is_stopped_with_an_error():
         replay(events, Endless())
 
 
-@pytest.mark.parametrize("kind", ["digest", "amortized", "conversation_window"])
+@pytest.mark.parametrize("kind", ["digest", "amortized_forgetting", "conversation_window"])
 def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
     config = {"type": kind} if kind == "conversation_window" else {"type": kind, "max_size": 12, "keep_first": 2}
     head, places = None, set()

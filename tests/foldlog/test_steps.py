@@ -69,8 +69,8 @@ def test_the_loop_of_a_runtime_sees_a_view_that_stays_small_and_a_log_that_keeps
 
 def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
     file = tmp_path / "config.toml"
-    file.write_text('[condenser]\ntype = "recent"\nkeep_first = 1\nmax_events = 3\n')
-    table = {"type": "recent", "keep_first": 1, "max_events": 3}
+    file.write_text('[condenser]\ntype = "recent_events"\nkeep_first = 1\nmax_events = 3\n')
+    table = {"type": "recent_events", "keep_first": 1, "max_events": 3}
     for place, chosen in enumerate((file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))):
         history = opened(condenser=chosen)[f"c{place}"]
         history.append([Message(source=("user", "agent")[n % 2], content=str(n)) for n in range(9)])
@@ -130,7 +130,7 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
 
 
 def test_a_condenser_that_answers_no_request_is_not_asked(opened):
-    for condenser in (NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent"}]}):
+    for condenser in (NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent_events"}]}):
         history = opened(condenser=condenser)["c1"]
         if not len(history):
             history.append(work(3))
@@ -167,10 +167,10 @@ with foldlog.open("memory:") as histories:
 @pytest.mark.parametrize(
     "condenser",
     [
-        {"type": "amortized", "max_size": 20},
-        {"type": "recent", "max_events": 10},
+        {"type": "amortized_forgetting", "max_size": 20},
+        {"type": "recent_events", "max_events": 10},
         {"type": "observation_masking", "attention_window": 1},
-        {"type": "pipeline", "condensers": [{"type": "recent", "max_events": 10}, DIGEST]},
+        {"type": "pipeline", "condensers": [{"type": "recent_events", "max_events": 10}, DIGEST]},
     ],
     ids=lambda config: config["type"],
 )
@@ -195,7 +195,7 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
 
 def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(opened, monkeypatch):
     history, reply = (
-        opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"],
+        opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"],
         {"role": "assistant"},
     )
     history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
@@ -249,7 +249,7 @@ async def in_async(history, events):
 @pytest.mark.parametrize("way", REPLIES)
 @pytest.mark.parametrize("others", [True, False])
 def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answered(opened, way, others):
-    history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
+    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"]
     history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
     asked_at = history.prepare().version
     late = opened()["c1"].append(Message(source="user", content="stop"))[0].event if others else None
@@ -260,7 +260,7 @@ def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answer
 
 
 def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):
-    history = opened(condenser={"type": "recent", "max_events": 6})["c1"]
+    history = opened(condenser={"type": "recent_events", "max_events": 6})["c1"]
     history.append(work(5))
     shown = history.prepare()
     for data in ([{"failure": "a secret", "metrics": {"cost": 0.5}, "reply_text": "a secret"}], []):
@@ -277,7 +277,7 @@ def unavailable(*given, **how):
 
 
 def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):
-    history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
+    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"]
     history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
     history.append(Message(source="agent", content="on", meta={"shown_version": "none"}))
     assert len(history.prepare()) <= 4

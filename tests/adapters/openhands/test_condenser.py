@@ -99,7 +99,7 @@ def test_masks_are_masks_in_the_sdk():
 def test_what_no_model_was_shown_stays():
     since = [*worked("x"), *messages(40, system=False)[::2]]
     view = View.from_events([*messages(10), *since])
-    for config in ({"type": "digest", "max_size": 12, "keep_first": 1}, {"type": "recent", "max_events": 4}):
+    for config in ({"type": "digest", "max_size": 12, "keep_first": 1}, {"type": "recent_events", "max_events": 4}):
         left = FoldlogCondenser(config=config).condense(view)
         if isinstance(left, Condensation):
             left = View.from_events([*view.events, left])
@@ -138,7 +138,7 @@ def test_calls_that_are_cleared_are_cleared_in_the_sdk():
 
 def test_what_is_hidden_is_hidden_in_the_sdk():
     view = View.from_events(messages(30))
-    recent = FoldlogCondenser(config={"type": "recent", "max_events": 6, "keep_first": 2}).condense(view)
+    recent = FoldlogCondenser(config={"type": "recent_events", "max_events": 6, "keep_first": 2}).condense(view)
     assert recent.events == [*view.events[:2], *view.events[-4:]]
 
 
