@@ -226,9 +226,9 @@ class SummarizingCondenser(RollingCondenser):
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
-        counter = over.counter if over else None if agent_llm is ESTIMATE else agent_llm
-        text, tokens_after = self._with_room(view, span, summary, counter, over)
+        counter = over.counter if over else agent_llm
         tokens_before = tokens_of(view, counter)
+        text, tokens_after = self._with_room(view, span, summary, counter, over, tokens_before)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
                 f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
@@ -247,20 +247,32 @@ class SummarizingCondenser(RollingCondenser):
         return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
-        self, view: View, span: slice, summary: Summary, counter: AgentModel | None, over: Overrun | None
+        self,
+        view: View,
+        span: slice,
+        summary: Summary,
+        counter: AgentModel | None,
+        over: Overrun | None,
+        tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
-        prompt with it in the place of ``span``. Where even the shortest would not fit, it keeps its part of the limit.
+        """Return the summary, and the tokens of the prompt with it in the place of ``span``. It is shortened if that
+        prompt would not be smaller than before, or if it takes too much of a prompt that was over its limit. Where even
+        the shortest would not fit a limit, it keeps its part of the limit.
         """
 
         def tokens_with(*texts: str) -> int | None:
             told = [CondensationSummary(id=summary_id(view.version), content=each) for each in texts]
             return tokens_of(view.with_events((*view[: span.start], *told, *view[span.stop :])), counter)
 
-        limit = float("inf") if over is None else over.limit
-        beside = limit if over is None else (tokens_with() or 0) + limit * (1 - _BESIDE_A_SUMMARY)
+        sizes: list[float] = []
+        if over is not None:
+            beside = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
+            room = over.limit * (_ROOM if self.tail == "half" else 1)
+            sizes = [max(room, min(beside, over.limit)), beside]
+        elif tokens_before is not None:
+            sizes = [tokens_before - 1]
         shown, tokens = whole = (summary.text, tokens_with(summary.text))
-        for most in (max(limit * (_ROOM if self.tail == "half" else 1), min(beside, limit)), beside):
+        for most in sizes:
             shown, tokens = whole
             while tokens is not None and tokens > most and (less := summary.shorter(shown)) is not None:
                 shown, tokens = less, tokens_with(less)

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog.condensers.base import Reason, Requirement
 from foldlog.condensers.errors import OUT_OF_REACH, InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncated
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
@@ -221,12 +221,25 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     assert len(caught.value.reports) == 6, "all calls were paid for, and are reported"
 
 
-@pytest.mark.parametrize("agent", [Characters(), Characters(10_000)])
+@pytest.mark.parametrize("agent", [Characters(), Characters(10_000), ESTIMATE])
 def test_a_summary_that_saves_no_tokens_is_not_made_whatever_the_reason(agent):
     view = viewed(messages(11))
     result, reports = llm("x" * 500, max_size=10).step(view, agent)
     assert result is view
     assert len(reports) == 1, "it was paid for"
+
+
+@pytest.mark.parametrize("counter", [Characters(10_000), ESTIMATE])
+def test_a_summary_that_can_be_shortened_is_shortened_until_the_prompt_is_smaller(counter):
+    class Long(SummarizingCondenser):
+        def summarize(self, events, max_event_length):
+            return Summary("word " * 400, shorter=lambda text: text[: len(text) // 2] if len(text) > 9 else None)
+
+    view = viewed(message("a text of seven words, not more") for _ in range(11))
+    action = plan(Long(max_size=10).condense(view, counter))
+    assert 9 < len(action.summary) < 1_000
+    assert action.metadata["tokens_after"] < action.metadata["tokens_before"] == counter.token_sums(view)[-1]
+    assert action.metadata.get("tokens_estimated", False) is (counter is ESTIMATE)
 
 
 def test_what_a_system_prompt_takes_is_not_left_to_the_tail():

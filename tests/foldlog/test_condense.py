@@ -215,7 +215,7 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work
     assert "the condenser 'shy' did not fulfil the request" in ran.err
 
 
-def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
+def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("short", SystemMessage(content="be an agent"), expected_version=0)
     ran = foldlog("condense", "short")
@@ -226,6 +226,10 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
         store.append(
             "few", [Message(source=source, content="ok") for source in ("user", "agent", "user")], expected_version=0
         )
+    for option in ("--dry-run", "--json"):
+        ran = foldlog("condense", "few", option)
+        assert (ran.status, "it is larger than what it stands for" in ran.err) == (1, True)
+    monkeypatch.setattr("foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None)
     for option, grew in (("--dry-run", "would grow"), ("--json", "grew")):
         assert re.search(rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense", "few", option).err)
 
