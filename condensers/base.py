@@ -35,7 +35,7 @@ from foldlog.condensers.reports import Report as Report
 from foldlog.condensers.reports import is_standing, reports_of, with_reports
 from foldlog.condensers.selection import held
 from foldlog.condensers.states import HistoryState, State, view_of, write_reports
-from foldlog.eventstore import CondensationAction
+from foldlog.eventstore import CondensationAction, InvalidEvent
 from foldlog.projections import View
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Requirement(StrEnum):
 class Condensation:
     """A condenser's decision to forget: ``action`` is the event to append; from a handler, the appended event.
 
-    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these fields.
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these fields. Raises
+    ``InvalidEvent`` where an action and these fields are both given.
     """
 
     action: CondensationAction
@@ -74,6 +75,11 @@ class Condensation:
         summary: str | None = None,
         summary_offset: int | None = None,
     ) -> None:
+        if action is not None and (tuple(forgotten_event_ids) or (summary, summary_offset) != (None, None)):
+            raise InvalidEvent(
+                "a Condensation has an action, and also forgotten_event_ids, a summary or a summary_offset, which the "
+                "action would not have; give the action alone, or these alone"
+            )
         if action is None:
             ids = tuple(sorted(forgotten_event_ids))
             action = CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=summary_offset)

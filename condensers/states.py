@@ -44,8 +44,16 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Cost: for a list all its events."""
-    return View.from_events(state.history) if isinstance(state, HistoryState) else state.view()
+    """Return the View of a state. Raises ``TypeError`` for an object that is none. Cost: for a list all its events."""
+    if isinstance(state, HistoryState):
+        return View.from_events(state.history)
+    if not hasattr(state, "view"):
+        has = "has no 'extra_data'" if hasattr(state, "history") else "is neither"
+        raise TypeError(
+            f"condensed_history takes a History, or an object with 'history', a list of events, and 'extra_data', a "
+            f"dict; a {type(state).__name__} {has}. For events alone write condenser.condense(View.from_events(events))"
+        )
+    return state.view()
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:

@@ -230,13 +230,25 @@ def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
     return [event for place, event in enumerate(events) if place not in dead]
 
 
+def _event_of(item: Any) -> Event:
+    """Return the event that an item of a history stands for: for a ``Condensation`` its action. Raises ``InvalidEvent``
+    for an item that is none.
+    """
+    if isinstance(item, Event):
+        return item
+    action = getattr(item, "action", None)  # condensers are above this package
+    if isinstance(action, CondensationAction):
+        return action
+    raise InvalidEvent(f"a View is made of events, not of {item!r:.60}; foldlog.from_openai makes them")
+
+
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:
         return numbered
-    if not isinstance(numbered[0], Event):
-        raise InvalidEvent(f"a View is made of events, not of {numbered[0]!r:.60}; foldlog.from_openai makes them")
-    if numbered[0].id == NOT_RECORDED:
+    if not all(issubclass(kind, Event) for kind in set(map(type, numbered))):
+        numbered = [_event_of(item) for item in numbered]
+    if NOT_RECORDED in (numbered[0].id, numbered[-1].id):
         numbered = [
             replace(event, id=event_id) if event.id == NOT_RECORDED else event
             for event_id, event in enumerate(numbered, version)

@@ -45,7 +45,8 @@ class View:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
-        """Return the View of a conversation: the fold of all its events, from the first on. Nothing is enforced.
+        """Return the View of a conversation: the fold of all its events, from the first on. Nothing is enforced. A
+        ``Condensation`` among them stands for its action.
 
         Raises what ``foldlog.projections.fold`` raises.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.selection import forget
 from foldlog.condensers.states import view_of
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
-from foldlog.eventstore import Annotation
+from foldlog.eventstore import Annotation, CondensationAction, InvalidEvent
 from foldlog.projections import View
 from tests.condensers.made import answer, call, messages, plan, viewed
 from tests.condensers.scripted import Scripted
@@ -177,6 +178,33 @@ def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
     assert get_condensation_metadata(state) == [{"seen": 3}] * 3
     assert len(state.history) == 3, "nothing is appended"
     assert get_condensation_metadata(State()) == []
+
+
+def test_a_state_lists_condensations_as_they_were_returned():
+    state = State(messages(4))
+    made = ForgetsTheFirst().condensed_history(state)
+    state.history.append(made)
+    assert [event.id for event in Talkative().condensed_history(state)] == [1, 2, 3]
+    with pytest.raises(InvalidEvent, match="a View is made of events, not of 5;"):
+        View.from_events([*state.history, 5])
+
+
+@pytest.mark.parametrize(
+    "state, problem",
+    [
+        (list(viewed(messages(2))), "a list is neither"),
+        (SimpleNamespace(history=[]), "a SimpleNamespace has no 'extra_data'"),
+    ],
+)
+def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, problem):
+    with pytest.raises(TypeError, match=f"takes a History, or an object with 'history', .*{problem}.*from_events"):
+        Talkative().condensed_history(state)
+
+
+@pytest.mark.parametrize("beside", [{"forgotten_event_ids": [2]}, {"summary": "S", "summary_offset": 0}])
+def test_a_condensation_has_an_action_or_its_fields(beside):
+    with pytest.raises(InvalidEvent, match="give the action alone, or these alone"):
+        Condensation(CondensationAction(forgotten_event_ids=[1]), **beside)
 
 
 def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensation():
