@@ -35,10 +35,12 @@ class NoCondensationAvailable(CondenserError):
     """No event may be forgotten, or the events to forget could not be summarized.
 
     The View is unchanged. ``reports`` are those of the failed step, with its cost (see ``Step``). ``may_go_on`` says
-    that nothing but a request wanted it, which is declined now: the View may be sent.
+    that nothing but a request wanted it, which is declined now: the View may be sent. ``condenser`` is the type of the
+    part of a pipeline that raised it; otherwise it is empty.
     """
 
     may_go_on = False
+    condenser = ""
 
     def __init__(self, message: str, reports: tuple[Mapping[str, Any], ...] = ()) -> None:
         super().__init__(message)

@@ -112,7 +112,7 @@ class CondenseHandler:
             remembered = self._remembered(conversation, None if generation is None else generation.key)
             spared = models_are_spared.set(view.version < remembered.ask_again_at)
             try:
-                result, reports = self.preview(view)
+                result, reports = self._previewed(conversation, view)
             except NoCondensationAvailable as error:
                 tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
@@ -148,6 +148,16 @@ class CondenseHandler:
         Raises what ``unseen.step`` and the condenser raise. Cost: the condenser's work.
         """
         return unseen.step(self._condenser, view, self._agent_llm)
+
+    def _previewed(self, conversation: str, view: View) -> Step:
+        """Return ``preview(view)``. An unexpected error of a condenser gets a note with its conversation."""
+        try:
+            return self.preview(view)
+        except NoCondensationAvailable:
+            raise
+        except Exception as error:
+            error.add_note(f"while the condenser {self._condenser.type!r} condensed conversation {conversation!r}")
+            raise
 
     def _append(self, conversation: str, append: Append, view: View, action: CondensationAction) -> CondensationAction:
         """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it no longer holds.
@@ -222,7 +232,13 @@ class CondenseHandler:
                 self._drop(conversation, append, declined, view.version, str(outdated))
             return False
         reason = "its model failed" if any("failure" in report for report in error.reports) else str(error)
-        self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=reason)
+        self._tell(
+            "foldlog.condensation.declined",
+            conversation,
+            condenser=error.condenser or self._condenser.type,
+            events_before=len(view),
+            reason=reason,
+        )
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
@@ -252,7 +268,13 @@ class CondenseHandler:
         if not news:
             return view
         for of in [report for report in news[-1] if report.get("outcome") == "above size"]:
-            self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=of["problem"])
+            self._tell(
+                "foldlog.condensation.declined",
+                conversation,
+                condenser=of.get("condenser", self._condenser.type),
+                events_before=len(view),
+                reason=of["problem"],
+            )
         made = append([annotation(each, self._condenser.type) for each in news], expected_version=ANY_VERSION)
         if made[0].event.id == view.version:
             return view.then([each.event for each in made])

@@ -52,15 +52,19 @@ class PipelineCondenser(Condenser):
         reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None
         with within_s(self.timeout_s):
-            for condenser in self.condensers:
+            for place, condenser in enumerate(self.condensers):
                 try:
                     result, more = stepped(condenser, view, agent_llm)
                 except NoCondensationAvailable as error:
+                    error.condenser = error.condenser or condenser.type
                     unavailable = unavailable or error
                     reports += _named(condenser, error.reports)
                     if not all(map(is_standing, error.reports)):
                         break
                     continue
+                except Exception as error:
+                    error.add_note(f"raised by the condenser {condenser.type!r}, at index {place} of a pipeline")
+                    raise
                 reports += _named(condenser, more)
                 if isinstance(result, Condensation):
                     return reported(_placed(result, seen=view, whole=whole), reports)

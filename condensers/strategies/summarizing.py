@@ -126,7 +126,8 @@ class SummarizingCondenser(RollingCondenser):
                 summary = replace(summary, reports=(*reports, *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
-            f"the hard context reset was given up after {len(failures)} call{'s' if len(failures) > 1 else ''}: "
+            f"the hard context reset was given up; tries: {len(failures)} of at most "
+            f"{self.hard_context_reset_max_retries}; calls of the model in them: {len(reports)}; the last one failed: "
             f"{failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]

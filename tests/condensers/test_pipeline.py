@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import foldlog
-from foldlog.condensers.base import Condensation, Step
+from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
@@ -166,3 +166,31 @@ def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
     assert (report["condenser"], report["failure"]) == ("llm", "refused")
     (record,) = (record for record in caplog.records if record.name == "foldlog.condensation.failed")
     assert "the condenser 'llm' forgot nothing" in record.getMessage()
+
+
+def test_a_part_that_declines_is_named_in_the_log(caplog):
+    parts = [AmortizedForgettingCondenser(max_size=10), NoOpCondenser()]
+    with foldlog.open("memory:", condenser=PipelineCondenser([PipelineCondenser(parts)])) as histories:
+        history = histories["c1"]
+        history.append(messages(2))
+        with pytest.raises(NoCondensationAvailable):
+            history.condense()
+    (record,) = (record for record in caplog.records if record.name == "foldlog.condensation.declined")
+    assert "the condenser 'amortized_forgetting' declined" in record.getMessage()
+
+
+def test_an_error_of_a_part_has_notes_with_the_part_and_the_conversation():
+    class Broken(Condenser):
+        type = "broken"
+
+        def condense(self, view):
+            raise KeyError("a fault of its own")
+
+    with foldlog.open("memory:", condenser=PipelineCondenser([NoOpCondenser(), Broken()])) as histories:
+        histories["c1"].append(messages(2))
+        with pytest.raises(KeyError) as caught:
+            histories["c1"].prepare()
+    assert caught.value.__notes__ == [
+        "raised by the condenser 'broken', at index 1 of a pipeline",
+        "while the condenser 'pipeline' condensed conversation 'c1'",
+    ]

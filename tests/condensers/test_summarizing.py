@@ -388,6 +388,15 @@ def test_each_reset_shows_less_of_each_event():
     assert [len(prompt.partition("\n</EVENT>")[0]) for prompt in prompts] == [528, 422, 337, 269, 215]
 
 
+def test_a_reset_that_is_given_up_says_how_many_tries_and_calls_that_took():
+    condenser = llm(failed("context_window"), max_size=100, hard_context_reset_max_retries=3)
+    says = r"tries: 3 of at most 3; calls of the model in them: (\d+);"
+    with pytest.raises(NoCondensationAvailable, match=says) as caught:
+        condenser.condense(viewed(messages(8), REQUEST))
+    in_the_reset = int(re.search(says, str(caught.value))[1])
+    assert (in_the_reset, len(condenser.llm.calls)) == (12, 15), "events are summarized in pieces, also before it"
+
+
 def test_resets_that_failed_are_told_of_where_the_last_ones_summary_is_too_large():
     view = viewed(SYSTEM, message("x"), REQUEST)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
