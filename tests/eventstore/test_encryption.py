@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -412,3 +413,11 @@ def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path:
     content = path.read_bytes()
     assert all(len(salt) == 16 and salt not in content for salt in salts)
     assert all(row.head in content for row in rows)
+
+
+def test_a_missing_package_is_named_by_the_error_that_the_page_of_errors_names(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(KeyUnavailable, match="encryption needs the package 'cryptography'; "):
+        KeyRing([OLD])
+    page = (Path(__file__).parents[2] / "docs/errors.md").read_text().partition("\n## KeyUnavailable\n")[2]
+    assert "package `cryptography`" in page.partition("\n## ")[0]
