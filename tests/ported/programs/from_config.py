@@ -42,7 +42,7 @@ class Counting(Condenser):
 
 
 counting, state = Counting(), SimpleNamespace(history=[], extra_data={})
-for length in (1, 2):
+for _ in range(2):
     state.history.append(Message(source="user", content="more"))
     counting.condensed_history(state)
 assert get_condensation_metadata(state) == [{"length": 1}, {"length": 2}] == state.extra_data[CONDENSER_METADATA_KEY]
