@@ -471,19 +471,20 @@ class AsyncHistory:
         if not (iscoroutinefunction(tool) or iscoroutinefunction(rule.check)):
             work = partial(effects.run, self.sync, call, tool, rule, by, reason)
             return await self._histories._stepping.run(work, finish=True)
-        attempt = await pool.run(partial(effects.Attempt, self.sync, call, tool, rule, by, reason))
-        ended = await pool.run(attempt.ended_before)
-        if ended is None and rule.check is not None and attempt.is_in_doubt:
-            known = await self._called(partial(rule.check, attempt.key, call))
-            ended = await pool.run(partial(attempt.checked, known))
-        ended = ended or await pool.run(attempt.begin)
-        if ended is not None:
-            return ended
-        try:
-            content = await self._called(partial(tool, **attempt.arguments))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
-            return await pool.run(partial(attempt.failed, error))
-        return await pool.run(partial(attempt.end, content))
+        with effects.alone(self.sync, call):
+            attempt = await pool.run(partial(effects.Attempt, self.sync, call, tool, rule, by, reason))
+            ended = await pool.run(attempt.ended_before)
+            if ended is None and rule.check is not None and attempt.is_in_doubt:
+                outcome = await self._called(partial(rule.check, attempt.key, call))
+                ended = await pool.run(partial(attempt.checked, outcome), may_withdraw=False)
+            ended = ended or await pool.run(attempt.begin)
+            if ended is not None:
+                return ended
+            try:
+                content = await self._called(partial(tool, **attempt.arguments))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+                return await pool.run(partial(attempt.failed, error), may_withdraw=False)
+            return await pool.run(partial(attempt.end, content), may_withdraw=False)  # cancelled or not, it has run
 
     run.__doc__ = SyncHistory.run.__doc__
 

@@ -610,6 +610,36 @@ async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(hi
     assert (await history.settle(effect.key, "paid twice, says the bank")).event.cause == call.id
 
 
+async def test_the_outcome_of_a_tool_is_recorded_where_its_task_is_cancelled_then(histories):
+    history, gate = histories["c"], Gate()
+    await history.append(_calls("ann"))
+    (call,) = await history.open_calls()
+
+    async def hold() -> None:
+        await histories.pool.run(gate.pass_through, finish=True)
+
+    async with history.lease(), anyio.create_task_group() as busy:
+        scope = anyio.CancelScope()
+
+        async def open_the_gate() -> None:
+            await until(lambda: scope.cancel_called)
+            for _ in range(10):
+                await anyio.sleep(0)
+            gate.opened.set()
+
+        async def pay(to: str) -> str:
+            for _ in range(32):
+                busy.start_soon(hold)
+            await until(lambda: len(gate.held) == 32)  # no thread is left that would record it
+            busy.start_soon(open_the_gate)
+            scope.cancel()
+            return "paid"
+
+        with scope:
+            await history.run(call, pay)
+    assert [(effect.state, effect.outcome) for effect in await history.effects()] == [("done", "paid")]
+
+
 async def test_an_async_work_is_done_once(histories):
     history = histories["c"]
 
