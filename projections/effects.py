@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, ReadTransaction, Store
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, ReadTransaction, Store, has_content
 
 MARK: Final = "foldlog.effect"
 """The name of the annotation that says that the tool of its ``cause`` begins, and the key of what later events say."""
@@ -62,6 +62,8 @@ class CallTrace:
             return "unknown"
         if self.observation is None:
             return self._state_without_outcome(living)
+        if self.observation.is_error and self.marks and not has_content(self.observation):
+            return "unknown"  # it was redacted, and nothing says any more that this was no doubt
         return "failed" if self.observation.is_error else "done"
 
     def _state_without_outcome(self, living: str | None) -> EffectState:
@@ -105,7 +107,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                 called = event.cause
                 if called is None and event.call_id is not None:
                     called = by_call_id.get(event.call_id)
-                if called in traces and traces[called].observation is None:
+                if called in traces:  # an earlier one was taken back, since the call was open again
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
                 traces[event.id] = CallTrace(_intended(event.id, intent), [event])
@@ -138,9 +140,16 @@ def key_of_mark(key: str, attempt: int) -> str:
     return f"{MARK} {key} {attempt}"
 
 
+def key_of_intent(call_id: str) -> str:
+    """Return the idempotency key under which the first intent with this id of a call is appended."""
+    return f"{MARK} intent {call_id}"
+
+
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that the conversation does not share with one that it was forked from."""
-    return reading.lineage[-1].version if reading.lineage else 0
+    """Return the id of the first event that no other conversation had: of a fork, also of one that was detached since
+    and has copies of its past.
+    """
+    return max((origin.version for origin in reading.origins()), default=0)
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import inspect
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from foldlog._history.lease import token_of
+from foldlog._history.lease import LeaseTaken, token_of
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Annotation,
     Event,
     Generation,
-    IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
     Message,
@@ -32,7 +32,7 @@ from foldlog.eventstore.arguments import NUMBER_MAX
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.row import dense_events
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
-from foldlog.projections.effects import MARK, STATES, CallTrace, first_own, key_of, key_of_mark, trace
+from foldlog.projections.effects import MARK, STATES, CallTrace, first_own, key_of, key_of_intent, key_of_mark, trace
 from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refused
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
 """The attribute of a tool that ``foldlog.effect`` marks."""
 _QUOTED_MAX = 200
+_RECORDED = "the outcome was recorded all the same; begin again with history.lease()"
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,40 @@ def run(
     """Do what ``History.run`` says."""
     if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
         raise TypeError(f"{tool!r} or its check is async; run it with the history of foldlog.aio")
-    attempt = Attempt(history, call, tool, rule, by, reason)
-    ended = attempt.ended_before()
-    if ended is None and rule.check is not None and attempt.is_in_doubt:
-        ended = attempt.checked(rule.check(attempt.key, call))
-    ended = ended or attempt.begin()
-    if ended is not None:
-        return ended
+    with alone(history, call):
+        attempt = Attempt(history, call, tool, rule, by, reason)
+        ended = attempt.ended_before()
+        if ended is None and rule.check is not None and attempt.is_in_doubt:
+            ended = attempt.checked(rule.check(attempt.key, call))
+        ended = ended or attempt.begin()
+        if ended is not None:
+            return ended
+        try:
+            content = tool(**attempt.arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+            return attempt.failed(error)
+        if inspect.iscoroutine(content):
+            content.close()
+            return attempt.failed(TypeError("the tool returned a coroutine, and did not run; define it by 'async def'"))
+        return attempt.end(content)
+
+
+@contextmanager
+def alone(history: History, call: Action) -> Iterator[None]:
+    """Run one call in one thread at a time: a lease keeps out other workers, and not the threads of this one."""
+    if not isinstance(call, Action):
+        raise TypeError(f"run takes a call, as history.open_calls() has it, not {call!r:.60}")
+    running: dict[int, object] = vars(history).setdefault("_running", {})
+    thread = object()
+    if running.setdefault(call.id, thread) is not thread:
+        raise InvalidEvent(
+            f"conversation {history.id!r}: another thread runs call {call.id}; nothing was appended; leave the call "
+            f"to it"
+        )
     try:
-        content = tool(**attempt.arguments)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
-        return attempt.failed(error)
-    return attempt.end(content)
+        yield
+    finally:
+        del running[call.id]
 
 
 class Attempt:
@@ -105,8 +128,6 @@ class Attempt:
         by: str | None = None,
         reason: str = "",
     ) -> None:
-        if not isinstance(call, Action):
-            raise TypeError(f"run takes a call, as history.open_calls() has it, not {call!r:.60}")
         self._history, self.call, self._tool, self._rule = history, call, tool, rule
         self._hands_key_on = "key" in inspect.signature(tool).parameters
         if rule.repeat == "same key" and not self._hands_key_on:
@@ -114,7 +135,7 @@ class Attempt:
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != each.id for each in history.open_calls()):
             raise InvalidEvent(refused(history.id, call, history.view()))
-        traces, keys = read_traces(history, call.id)
+        traces, keys = read_traces(history, _start_of(history, call))
         self._trace, self.key = traces[call.id], keys[call.id]
         self._is_shared = call.id < history._store.query(history.id, first_own)
         self.arguments: dict[str, Any] = {}
@@ -127,7 +148,7 @@ class Attempt:
     def ended_before(self) -> Recorded | None:
         """Record its outcome where it must not run: it is known, or it is in doubt and must never be repeated."""
         state = self._trace.state(None)
-        if state in ("done", "failed"):  # its outcome was taken back, and happened all the same
+        if state == "done" or (state == "failed" and self._trace.marks):  # taken back, and happened all the same
             return self.end(self._trace.outcome, is_error=state == "failed")
         if self.is_in_doubt and self._rule == EffectRule("never"):
             return self._observe(*_doubt(self.key))
@@ -157,31 +178,24 @@ class Attempt:
         attempt = len(self._trace.marks) + 1
         data = {"attempt": attempt, "run": secrets.token_hex(8), "worker": block.lease.worker}
         mark = Annotation(name=MARK, data={**data, "lease": block.token, **self._approval}, cause=self.call.id)
-        try:
-            self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
-        except IdempotencyConflict:
-            raise InvalidEvent(
-                f"conversation {self._history.id!r}: another thread began call {self.call.id}; leave the call to it"
-            ) from None
+        self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
         if not block.lease.held:
-            block.check_held()
+            block.check_held("the call counts as begun; the next worker asks, or closes it as unknown")
         return None
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
         """Record the outcome, also where the lease is over by now: a call that was closed gets it as a late outcome.
         Raises ``LeaseTaken`` then, after it is recorded.
         """
-        if not (content is None or isinstance(content, str | int | float | Mapping | list | tuple)):
-            content = str(content)
         block = vars(self._history).get("_lease_block")
-        recorded = record_outcome(self._history, self.call, self.key, content, is_error)
+        recorded = record_outcome(self._history, self.call, self.key, _storable(content), is_error)
         if block is not None and not block.lease.held:
-            block.check_held()
+            block.check_held(_RECORDED)
         return recorded
 
     def failed(self, error: Exception) -> Recorded:
         """Record that the tool raised. A timeout does not say whether it ran."""
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {_storable(error)}"
         if isinstance(error, TimeoutError):
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
@@ -192,7 +206,7 @@ class Attempt:
         if isinstance(given, str):
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
         arguments = dict(given or {})
-        if self._hands_key_on and (self._rule.repeat == "same key" or "key" not in arguments):
+        if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):
             arguments["key"] = self.key
         inspect.signature(self._tool).bind(**arguments)
         return arguments
@@ -203,15 +217,25 @@ class Attempt:
 
 
 def record_outcome(
-    history: History, call: Action, key: str, content: Any, is_error: bool, said: Mapping[str, Any] | None = None
+    history: History,
+    call: Action,
+    key: str,
+    content: Any,
+    is_error: bool,
+    said: Mapping[str, Any] | None = None,
+    extras: Mapping[str, Any] | None = None,
 ) -> Recorded:
     """Record the outcome of a call: as its observation while it is open, else beside it, in one line that the model is
     shown. No lease is asked for.
     """
-    extras = {MARK: {"key": key, **(said or {})}}
+    extras = {**(extras or {}), MARK: {"key": key, **(said or {})}}
     generation = _unfenced(history)
     try:
         return history._append_result(call, content, is_error, extras, None, generation)
+    except InvalidArgument:  # it looks like parts of a message, and is none
+        if isinstance(content, str):
+            raise
+        return record_outcome(history, call, key, as_json(content), is_error, said, extras)
     except InvalidEvent as error:
         if any(call.id == each.id for each in history.open_calls()):  # what it says cannot be stored
             lost = f"the tool returned, and its result cannot be stored: {error}"
@@ -219,10 +243,31 @@ def record_outcome(
     text = as_json(content)
     ended = "failed" if is_error else "ended"
     line = f"Late outcome: {_quoted(call)} (event {call.id}, key {key}) {ended}: {text}"
-    meta = {MARK: {**extras[MARK], "outcome": content if isinstance(content, str) else text, "is_error": is_error}}
+    outcome = {"outcome": content if isinstance(content, str) else text, "is_error": is_error}
+    meta = {**extras, MARK: {**extras[MARK], **outcome}}
     late = Message(source="environment", content=line, cause=call.id, meta=meta)
     (recorded,) = history._store.append(history.id, late, expected_version=ANY_VERSION, generation=generation)
     return recorded
+
+
+def record_overtaken(
+    history: History, call_id: str | Action, content: Any, is_error: bool, extras: Mapping[str, Any] | None
+) -> None:
+    """Record the result of a call, and raise ``LeaseTaken``, where the lease of this history was lost. Do nothing where
+    it was not, or where no call has this id.
+    """
+    block = vars(history).get("_lease_block")
+    if block is None:
+        return
+    try:
+        block.check_held(_RECORDED)
+    except LeaseTaken:
+        traces, keys = read_traces(history)
+        wanted = call_id.id if isinstance(call_id, Action) else call_id
+        for number, one in reversed(traces.items()):
+            if wanted in (number, one.call.call_id):
+                record_outcome(history, one.call, keys[number], content, is_error, extras=extras)
+                raise
 
 
 def settle(history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str) -> Recorded:
@@ -253,7 +298,7 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
     """Return the observations that close open calls: what the log says of each."""
-    traces, keys = read_traces(history, calls[0].id)
+    traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
     marked = {one.call.tool for one in traces.values() if one.marks}
     observations = []
     for call in calls:
@@ -309,6 +354,23 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
     for number, one in traces.items():
         keys[number] = keys[one.call.id]
     return traces, keys
+
+
+def _start_of(history: History, call: Action) -> int:
+    """Return the id of the first event that concerns a call: a runtime may store its intent before it."""
+    intent = () if call.call_id is None else history.recorded(key_of_intent(call.call_id))
+    return min(call.id, intent[0].id) if intent else call.id
+
+
+def _storable(content: Any) -> Any:
+    """Return what a tool returned if it has a form as JSON, else its text: the tool has run, whatever it returned."""
+    if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
+        with suppress(Exception):  # such as keys of a map that JSON has not: then its text is stored
+            as_json(content)
+            return content
+    with suppress(Exception):  # it comes from the code of the tool
+        return str(content)
+    return f"a {type(content).__name__} that has no text"
 
 
 def _unfenced(history: History) -> Generation:

@@ -423,9 +423,9 @@ class History:
         worker that takes the lease again at once keeps others out, so pause between turns. The lease is renewed while
         the block runs. Where that stops for ``ttl_s`` seconds, because the process died or stood still, another worker
         takes it over. From then on everything that this ``History`` appends in the block is refused with
-        ``LeaseTaken``; a redaction is not. Programs without a lease may still append, such as messages of the user.
-        ``worker`` is the name that others are told, by default the machine and the number of the process; it is stored
-        as plain text.
+        ``LeaseTaken``; a redaction and the outcome of a tool are not. Programs without a lease may still append, such
+        as messages of the user. ``worker`` is the name that others are told, by default the machine and the number of
+        the process; it is stored as plain text.
 
         Raises ``LeaseTaken`` where another worker has the lease, ``InvalidArgument`` inside another block of the same
         ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection and no lock is held. Cost: a commit to
@@ -491,13 +491,16 @@ class History:
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
         accepts such an observation, as imports do), ``InvalidArgument`` for a part that is a text without its text, and
-        what ``append`` raises. Durability: on disk when it returns. Cost: that of ``view``, and the open calls.
+        what ``append`` raises. Where the lease of this history was lost, the result is recorded all the same, beside
+        that of the other worker where there is one, and then ``LeaseTaken`` is raised. Durability: on disk when it
+        returns. Cost: that of ``view``, and the open calls; after a lost lease the events.
         """
         try:
             return self._append_result(call_id, content, is_error, extras, idempotency_key, self._generation)
-        except InvalidEvent:
-            if (fence := self._generation.fence) is not None:  # who took the lease over has closed the call
-                self._store.database.recorder.query(fence)
+        except EventStoreError:  # the lease was lost, or who took it over has closed the call
+            from foldlog._history.effects import record_overtaken
+
+            record_overtaken(self, call_id, content, is_error, extras)
             raise
 
     def _append_result(

@@ -262,9 +262,9 @@ class LeaseBlock:
         """What names this lease, and no other one: see ``token_of``."""
         return _named(self._token)
 
-    def check_held(self) -> None:
-        """Raise ``LeaseTaken`` where the lease that is stored is not ours."""
-        self._database.recorder.query(self._fence)
+    def check_held(self, remedy: str) -> None:
+        """Raise ``LeaseTaken``, which says the remedy, where the lease that is stored is not ours."""
+        self._database.recorder.query(partial(self._fence, remedy=remedy))
 
     def __enter__(self) -> Lease:
         try:
@@ -370,13 +370,13 @@ class LeaseBlock:
         if row is not None and row.token == self._token:
             transaction.put_records(_OF_THE_STORE, self._name, (), replace_all=True)
 
-    def _fence(self, reader: Reader) -> None:
+    def _fence(self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()") -> None:
         """Raise ``LeaseTaken`` where the lease that is stored is not ours. A child that was forked has none."""
         met = self._history._generation.key is not None  # else this append may meet the next conversation of the id
         row = _standing(reader, self._name if met else _name_in(self._database, reader, self._id))
         if row is None or row.token != self._token or os.getpid() != self._pid:
             problem = f"the lease of {self.lease.worker!r} has ended"
-            raise LeaseTaken(self._id, problem, row, "nothing was appended; begin again with history.lease()")
+            raise LeaseTaken(self._id, problem, row, remedy)
 
     # -- its time -----------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,15 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from foldlog._history import effects
-from foldlog.eventstore import Action, Annotation, ConversationErased, InvalidArgument, VersionConflict
-from foldlog.projections.effects import MARK, CallTrace, key_of, key_of_mark
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    ConversationErased,
+    IdempotencyConflict,
+    InvalidArgument,
+    VersionConflict,
+)
+from foldlog.projections.effects import MARK, CallTrace, key_of, key_of_intent, key_of_mark
 
 if TYPE_CHECKING:
     from foldlog._history.histories import Histories
@@ -105,7 +112,11 @@ class RuntimeCall:
             with suppress(VersionConflict):
                 self.histories.create(history.id, self.attributes)
         intent = {"tool": self.tool, "arguments": self.arguments, "call_id": self.call_id}
-        (recorded,) = history.append(Annotation(name=MARK, data={**data, "intent": intent}))
+        mark = Annotation(name=MARK, data={**data, "intent": intent})
+        try:
+            (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
+        except IdempotencyConflict:  # the id names several calls: the first intent leads to all of them
+            (recorded,) = history.append(mark)
         return recorded.id, _key(history, recorded.id)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 
 import foldlog
 from foldlog import Action, Histories, History, InvalidArgument, InvalidEvent, LeaseTaken, Message, Store
-from foldlog._history.effects import Attempt, EffectRule
 from foldlog._history.lease import LeaseBlock
+from foldlog._history.runtimes import RuntimeCall
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -251,16 +252,36 @@ def test_a_call_with_other_arguments_than_the_tool_has_does_not_begin(history: H
     assert (told.event.content[:11], bank.paid, history.effects()[0].attempts) == ("not begun: ", [], 0)
 
 
+class Unsayable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("it has no text")
+
+
+def refuse(to: str) -> str:
+    raise Unsayable
+
+
 def test_what_a_tool_returns_is_recorded_whatever_it_is(history: History):
     with history.lease():
         made = [
             history.run(called(history), lambda to, it=it: it).event.content
-            for it in ({"id": 7}, None, object, "x" * 2**24)
+            for it in ({"id": 7}, None, object, {("t",): 1}, [{"type": "text"}], Unsayable(), "x" * 2**24)
         ]
-    assert made[:2] == ['{"id": 7}', "null"]
-    assert made[2] == str(object)
-    assert "its result cannot be stored" in made[3]
-    assert state(history) == ["done"] * 4
+        raised = history.run(called(history), refuse).event.content
+    assert made[:5] == ['{"id": 7}', "null", str(object), "{('t',): 1}", '[{"type": "text"}]']
+    assert made[5] == "a Unsayable that has no text"
+    assert "its result cannot be stored" in made[6]
+    assert raised.startswith("Unsayable: a Unsayable that has no text (key ")
+    assert state(history) == [*["done"] * 7, "failed"]
+
+
+def test_a_coroutine_that_a_sync_tool_returns_is_no_outcome(history: History):
+    async def pay(to: str) -> str:
+        raise AssertionError("it does not run")
+
+    with history.lease():
+        told = history.run(called(history), lambda to: pay(to))
+    assert (told.event.is_error, "did not run" in told.event.content) == (True, True)
 
 
 def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: History):
@@ -310,14 +331,14 @@ def test_where_a_check_fails_nothing_is_recorded(history: History):
 def test_two_threads_of_one_worker_begin_a_call_once(history: History):
     call, bank = called(history), Bank()
 
-    def meet(to: str) -> str:
-        return bank.pay(to)
+    def pay_while_another_thread_comes(to: str, key: str) -> str:
+        with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidEvent, match="another thread runs call 0"):
+            threads.submit(history.run, call, bank.pay_noting, check=bank.look_up).result()
+        return bank.pay_noting(to, key)
 
     with history.lease():
-        one, other = (Attempt(history, call, meet, EffectRule()) for _ in range(2))
-        one.begin()
-        with pytest.raises(InvalidEvent, match="another thread began call"):
-            other.begin()
+        assert history.run(call, pay_while_another_thread_comes, check=bank.look_up).event.content == "paid ann"
+    assert len(bank.paid) == 1
 
 
 # -- a worker that stood still -----------------------------------------------------------------------------------------
@@ -393,6 +414,67 @@ def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_
     before = ledger(forks[0])
     history._histories.erase(history.id, reason="a test", detach_forks=True)
     assert ledger(history._histories[forks[0].id]) == before
+
+
+def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history: History):
+    call, bank = called(history), Bank()
+    fork = history.fork()
+    with history.lease():
+        history.run(call, bank.pay)
+    history._histories.erase(history.id, reason="a test", detach_forks=True)
+    with fork.lease():
+        assert fork.run(call, bank.pay).event.is_error
+    assert len(bank.paid) == 1
+
+
+def test_the_intent_that_a_runtime_stored_before_its_call_counts(history: History):
+    history.append({"role": "user", "content": "pay"})
+    begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})  # type: ignore[arg-type]
+    begun._mark(history, None, 1)
+    begun._mark(history, None, 1)  # the same id again, as some models make it
+    bank = Bank()
+    function = {"name": "pay", "arguments": json.dumps({"to": "ann"})}
+    call = {"id": "call-1", "type": "function", "function": function}
+    history.append_reply({"role": "assistant", "tool_calls": [call]})
+    with history.lease():
+        told = history.run(history.open_calls()[-1], bank.pay)
+    assert (told.event.is_error, bank.paid) == (True, [])
+
+
+def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history: History):
+    history.append({"role": "user", "content": "pay"})
+    call = killed_in_its_tool(history)
+    with history.lease():
+        told = history.run(call, Bank().pay)
+    history.retract(told.id)
+    history.settle(history.effects()[0].key, "paid")
+    assert state(history) == ["done"]
+
+
+def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history: History):
+    history.append({"role": "user", "content": "pay"})
+    call, bank = called(history), Bank()
+    (closed,) = history.close_open_calls()
+    history.retract(closed.id)
+    with history.lease():
+        assert history.run(call, bank.pay).event.content == "paid ann"
+
+
+def test_a_doubt_stays_one_where_its_observation_is_redacted(history: History):
+    call = killed_in_its_tool(history)
+    with history.lease():
+        told = history.run(call, Bank().pay)
+    history.redact(told.id, reason="a test")
+    assert state(history) == ["unknown"]
+
+
+def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history: History):
+    function = {"name": "pay", "arguments": json.dumps({"to": "ann", "key": "of the model"})}
+    history.append_reply({"role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": function}]})
+    bank = Bank()
+    with history.lease():
+        history.run(history.open_calls()[0], bank.pay_noting, check=bank.look_up)
+    assert bank.paid == [("ann", history.effects()[0].key)]
 
 
 def test_a_conversation_that_begins_again_has_other_keys(recorder: Recorder):

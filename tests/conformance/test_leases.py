@@ -21,6 +21,7 @@ from foldlog import (
     Histories,
     History,
     InvalidArgument,
+    InvalidEvent,
     KeyRing,
     LeaseTaken,
     Store,
@@ -106,7 +107,6 @@ APPENDS: dict[str, Callable[[History], object]] = {
     "documents": lambda h: h.append((), documents={"state": 2}),
     "attributes": lambda h: h.set_attributes(user="ann"),
     "reply": lambda h: h.append_reply({"role": "assistant", "content": "late"}),
-    "result": lambda h: h.append_tool_result("k", "late"),
     "records": lambda h: h.append_records([{"role": "user", "content": "late"}], format="openai-chat"),
     "retract": lambda h: h.retract(1),
     "pop": lambda h: h.pop(),
@@ -129,9 +129,15 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
             with pytest.raises(LeaseTaken, match="'still' has ended" + ("; not" if free else ": 'other' has it until")):
                 append(still)
         assert (still.version(), lease.held, still._lease_block.renew()) == (version, False, False)
+        with pytest.raises(InvalidEvent, match="no action opened a call 'x'"):
+            still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
-        with pytest.raises(LeaseTaken, match="'still' has ended"):
-            still.append_tool_result("k", "late")
+        with pytest.raises(LeaseTaken, match=r"'still' has ended.*; the outcome was recorded all the same"):
+            still.append_tool_result("k", "late", extras={"took_s": 3})
+        (late,) = still.tail(1)
+        assert late.content.endswith("ended: late")
+        assert late.meta["took_s"] == 3
+        assert [(effect.state, effect.outcome) for effect in still.effects()] == [("done", "late")]
         still._lease_block.leave()
         assert (other.current_lease() is None) is free  # it does not give back the lease of another worker
     still.append(said("outside of the block, as any program may"))
