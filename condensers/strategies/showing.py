@@ -17,6 +17,7 @@ from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
+from foldlog.projections.effects import in_doubt
 
 
 class NoOpCondenser(Condenser):
@@ -33,7 +34,7 @@ class RecentEventsCondenser(Condenser):
     """Shows the first events and the most recent ones. Each step chooses again.
 
     No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,
-    and so are calls and tool loops if the head or the tail holds a part of them.
+    and so are calls and tool loops if the head or the tail holds a part of them, and calls that may have run.
     """
 
     type = "recent_events"
@@ -44,7 +45,9 @@ class RecentEventsCondenser(Condenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         if len(view) <= self.max_events:
             return Step(view)
+        doubts = set(in_doubt(view.events))
         kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
+        kept |= {index for index, event in enumerate(view.events) if event.id in doubts}
         hidden = {event.id for event in unkept(view, kept, summaries=True)}
         report: dict[str, Any] = {"condenser": self.type, "rule": asdict(self), "hidden": len(hidden)}
         if whole := len(view) - len(hidden) - len(kept):
@@ -110,12 +113,15 @@ def _where(output: Observation, call: Event | None) -> str:
 
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """Return ``view`` with another value in a field of the events at these indices, and a report with the settings."""
+    """Return ``view`` with another value in a field of the events at these indices, and a report with the settings. A
+    call that may have run stays as it is, with its result: a model looks there before it repeats the call.
+    """
+    doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     by, kept_from, made = condenser.type, view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
     for index, (field, value) in masks.items():
         event = view.events[index]
-        if kept_from is not None and event.id >= kept_from:
+        if (kept_from is not None and event.id >= kept_from) or event.id in doubts:
             continue
         before = made.get((by, event.id))
         if before is None or before[0] is not event or getattr(before[1], field) != value:

@@ -516,6 +516,32 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     assert [each[1] for each in ledger(history)] == ["done"] * 3
 
 
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        {"type": "recent_events", "max_events": 4},
+        {"type": "observation_masking", "attention_window": 1},
+        {"type": "digest", "max_size": 10},
+        {"type": "conversation_window"},
+    ],
+    ids=lambda condenser: condenser["type"],
+)
+def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser: dict[str, Any], recorder: Recorder):
+    history = Histories(Store(recorder), condenser=condenser)["pay"]
+    history.append({"role": "user", "content": "go"})
+    done, doubt = called(history), called(history, "bob")
+    with history.lease():
+        history.run(done, Bank().pay)
+        with suppress(Died):
+            history.run(doubt, die)
+        told = history.run(doubt, Bank().pay).event.content
+    for n in range(20):
+        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.prepare()
+    shown = [message["content"] for message in history.sent().to_messages()]
+    assert told in shown
+
+
 def test_a_retraction_names_the_effects_that_it_takes_back(history: History):
     history.append({"role": "user", "content": "pay"})
     first = called(history)
