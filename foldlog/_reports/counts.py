@@ -18,6 +18,7 @@ from foldlog._reports.usage import is_call
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import (
+    Action,
     Annotation,
     CondensationAction,
     Event,
@@ -34,13 +35,18 @@ NO_NAME = "(not named)"
 class Counts(Struct):
     """Counts of the events of some conversations.
 
-    ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
-    names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
-    on no day. ``marked`` are results of which is known whether they are errors. ``unmarked`` are those of sources that
-    mark none, and ``words`` what users said there, which may be one; of several conversations the words count among
-    them where one has no other results. ``findings`` name events that could not be read: they are not counted.
-    ``waiting`` are the tools of a conversation's calls without a result, in order, by their ids: of sources whose
-    results do not name them.
+    ``events``              events by label
+    ``days``                events by day: in UTC, or in the local time of a source that names no zone; an event for
+                            which ``is_about_it`` is true counts on no day
+    ``first_at``,
+    ``last_at``             the times of the first and the last event, in UTC or local like the days
+    ``marked``              results whose source says whether they are errors
+    ``unmarked``            results whose source marks no errors
+    ``words``               messages of users in such a source: a message there may be a result. ``add`` counts them as
+                            ``unmarked`` where ``errors`` is None
+    ``waiting``             the tools of the calls without a result, in order, by the id of the call; some sources name
+                            no tool in a result
+    ``findings``            events that could not be read; no other count includes them
     """
 
     conversations: int = 0
@@ -80,14 +86,15 @@ class Counts(Struct):
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
-    def _answered(self, event: Observation) -> str:
-        """Return the tool of the call that a result answers: of those with its id the newest; without an id the first
-        without one.
+    def _answered_tool(self, result: Observation) -> str:
+        """Return the tool of the call that a result answers, and take the call from ``waiting``. This is the newest
+        call with the result's id; for a result without an id, the first call without an id.
         """
-        same = self.waiting.get(event.call_id or "", [""])
-        tool = same.pop(-1 if event.call_id else 0)
-        if not same:
-            self.waiting.pop(event.call_id or "", None)
+        call_id = result.call_id or ""
+        tools = self.waiting.get(call_id, [""])
+        tool = tools.pop(-1 if call_id else 0)
+        if not tools:
+            self.waiting.pop(call_id, None)
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
@@ -95,29 +102,13 @@ class Counts(Struct):
         kind = label(event)
         self.events[kind] = self.events.get(kind, 0) + 1
         if not is_about_it(event):
-            at = told_at(event, recorded_at)
-            day = NO_DAY if at is None else at.date().isoformat()
-            self.days[day] = self.days.get(day, 0) + 1
-            if not is_structural(event):
-                self._happened(at)
+            self._count_day(recorded_at, event)
         if is_call(event):
-            one = self.tools.get(event.tool or NO_NAME) or ToolDocument()
-            self.tools[event.tool or NO_NAME] = replace(one, calls=one.calls + 1)
-            self.waiting.setdefault(event.call_id or "", []).append(event.tool)
-            return
-        tool = self._answered(event) if type(event) is Observation else ""
-        if type(event) is Observation and event.is_error:
-            sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
-        elif type(event) is Observation or (type(event) is Message and event.source != "agent"):
-            of, ends = event.origin, type(event) is Observation and "exit_code" in event.extras
-            if of is None or ends or known_format(of.format, lambda one: one.marks_errors) is not False:
-                self.marked += kind != "user"
-            elif type(event) is Observation:
-                self.unmarked += 1
-                if (name := event.tool or tool) in self.tools:  # not so where the call is a copy
-                    sum_up(self.tools, {name: ToolDocument(unmarked=1)})
-            else:
-                self.words += 1
+            self._count_call(event)
+        elif type(event) is Observation:
+            self._count_result(event)
+        elif type(event) is Message and event.source != "agent":
+            self._count_message(event)
         elif type(event) is CondensationAction:
             made, declined = is_made(event), is_declined(event)
             if made or declined:
@@ -127,9 +118,46 @@ class Counts(Struct):
                 if "failure" in report:
                     self._condensed(str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1)
 
+    def _count_day(self, recorded_at: datetime, event: Event) -> None:
+        at = told_at(event, recorded_at)
+        day = NO_DAY if at is None else at.date().isoformat()
+        self.days[day] = self.days.get(day, 0) + 1
+        if not is_structural(event):
+            self._happened(at)
+
+    def _count_call(self, call: Action) -> None:
+        name = call.tool or NO_NAME
+        tool = self.tools.get(name) or ToolDocument()
+        self.tools[name] = replace(tool, calls=tool.calls + 1)
+        self.waiting.setdefault(call.call_id or "", []).append(call.tool)
+
+    def _count_result(self, result: Observation) -> None:
+        called = self._answered_tool(result)
+        name = result.tool or called
+        if result.is_error:
+            sum_up(self.tools, {name or NO_NAME: ToolDocument(errors=1)})
+        elif "exit_code" in result.extras or _marks_errors(result):
+            self.marked += 1
+        else:
+            self.unmarked += 1
+            if name in self.tools:  # a result that was copied without its call has no tool here
+                sum_up(self.tools, {name: ToolDocument(unmarked=1)})
+
+    def _count_message(self, message: Message) -> None:
+        if not _marks_errors(message):
+            self.words += 1
+        elif message.source != "user":
+            self.marked += 1
+
     def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
         counted = CondensationsDocument(cost=cost, costs_recorded=int(cost is not None), **outcome)
         sum_up(self.condensations, {strategy: counted})
+
+
+def _marks_errors(event: Event) -> bool:
+    """Return whether the source of an event says which results are errors. A recording and an unknown format do."""
+    origin = event.origin
+    return origin is None or known_format(origin.format, lambda known: known.marks_errors) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:
