@@ -17,9 +17,12 @@ _PAGE = 1_000
 
 
 class Column(NamedTuple):
-    """A column. On a terminal that is too narrow it may be cut to ``least`` columns; without it, it is shown whole. If
-    that is not enough, columns that ``may_go`` are left out, and a line below the table says which. What ``marks`` says
-    of a mark stands there too, if a cell of the column has it.
+    """A column of a table.
+
+    ``least``   on a narrow terminal its cells may be cut to this width; None for a column that is never cut
+    ``marks``   the meaning of each mark that a cell may have: a line below the table explains the marks in it
+    ``may_go``  whether the column is left out where the terminal is too narrow for the cut columns, too; a line below
+                the table names it then
     """
 
     heading: str
@@ -42,21 +45,27 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     A row may have one cell more: a text that stands below it on a terminal, elsewhere at its end. The first cell is
     never cut, so that an id can be copied: if it is too wide, it has a line of its own.
     """
-    out, rows, places = PrintedLines(), iter(rows), list[int]()
+    out = PrintedLines()
+    rows = iter(rows)
+    places: list[int] = []
     widths = [0] * len(columns)
-    style, told = "bold", dict[str, None]()  # of the headings; what is said below
+    is_first = True
+    notes: dict[str, None] = {}  # the lines below the table: each once, in order
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
-        shown = [[printable(column.heading, one_line=True) for column in columns], *page] if style else page
-        sizes = [[*map(cell_len, row[: len(columns)])] for row in shown]
+        headings = [[printable(column.heading, one_line=True) for column in columns]] if is_first else []
+        lines = [*headings, *page]
+        sizes = [[*map(cell_len, row[: len(columns)])] for row in lines]
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
-        its = [columns[n] for n in places]
-        fitted = _fitted(its, [widths[n] for n in places], out.width)
-        for n, column in zip(places, its, strict=True):
-            told |= {said: None for mark, said in column.marks.items() if any(mark in row[n] for row in page)}
-        for row, size in zip(shown, sizes, strict=True):
-            laid = zip(places, fitted, its, strict=True)
-            padded = [_padded(row[n], size[n], width, column.justify) for n, width, column in laid]
+        shown = [columns[place] for place in places]
+        fitted = _fitted(shown, [widths[place] for place in places], out.width)
+        for place, column in zip(places, shown, strict=True):
+            notes |= {note: None for mark, note in column.marks.items() if any(mark in row[place] for row in page)}
+        for row, size in zip(lines, sizes, strict=True):
+            style = "bold" if is_first else ""
+            is_first = False
+            layout = zip(places, fitted, shown, strict=True)
+            padded = [_padded(row[place], size[place], width, column.justify) for place, width, column in layout]
             if size[places[0]] > fitted[0]:
                 out.write(row[places[0]], is_cut=False)
                 padded[0] = " " * fitted[0]
@@ -67,15 +76,17 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
             out.write((line.rstrip(), style))
             if below:
                 out.write((_GAP + below, "dim"))
-            style = ""
-    if gone := ", ".join(column.heading for n, column in enumerate(columns) if places and n not in places):
-        told[f"a wider terminal, or --json, also shows: {gone}"] = None
-    if told:
-        say((f"{_GAP}{'; '.join(told)}", "dim"), wraps=True)
+    left_out = [column.heading for place, column in enumerate(columns) if places and place not in places]
+    if left_out:
+        notes[f"a wider terminal, or --json, also shows: {', '.join(left_out)}"] = None
+    if notes:
+        say((f"{_GAP}{'; '.join(notes)}", "dim"), wraps=True)
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return which columns there is room for, at their least widths; those that may go are left out from the right."""
+    """Return the places of the columns that fit at their least widths. Columns that may go are left out from the right
+    until the others fit.
+    """
     least = [
         width if column.least is None else min(column.least, width)
         for column, width in zip(columns, widths, strict=True)
