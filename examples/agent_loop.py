@@ -7,7 +7,7 @@ Everything that happens is appended to a history, and what the model is shown is
 of the model a condenser may forget: because the View has grown too large, because the model asked for it with a tool,
 or because its server refused the prompt as too long. Nothing is lost by that: the log keeps it all, and
 `foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood; a call that
-was running when it died is recorded as interrupted, so that the model looks before it repeats it. The second line asks
+was running when it died is not made again: the model is told that it may have run, and looks. The second line asks
 no model and needs no key: a script stands in for one, so that everything else can be seen at work.
 """
 
@@ -18,6 +18,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,13 +84,13 @@ class Rehearsal:
 def run_agent(
     history: History, model: Model, folder: Path, *, steps_max: int = 100, say: Callable[[str], None] = print
 ) -> str:
-    """Work until the model answers in words, and return that answer.
+    """Work until the model answers in words, and return that answer. The caller has the lease of the history.
 
     Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``InvalidCondenser``
     where it is full and the condenser answers no requests, ``ModelCallFailed`` where the model cannot be reached, and
     ``TimeoutError`` after ``steps_max`` steps.
     """
-    resume(history, say)
+    act(history, folder, say)
     for _ in range(steps_max):
         match history.step():
             case Condensation(action=action):
@@ -126,38 +127,22 @@ def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
             say(f"  condensed: {_account(action.metadata)}")
 
 
-def resume(history: History, say: Callable[[str], None]) -> None:
-    """Close the calls that were running when an earlier run of this program died.
-
-    Without an observation for each of them, the model would be shown no call of that response, not even one that
-    returned, and it might repeat them all.
-    """
-    for call in history.open_calls():
-        say(f"  interrupted in an earlier run: {call.tool} {call.arguments}")
-    history.close_open_calls()
-
-
 def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
-    """Make each call that waits, and record its result. All calls of a reply were recorded before: wherever the program
-    dies, the log says what had begun.
+    """Make each call that waits, of this turn or left by a run that died, and record its result. A call that had begun
+    there is not made again: the model is told that it may have run.
     """
     for call in history.open_calls():
-        output, failed = run(call.arguments, folder)
-        say(f"> {json.dumps(call.arguments)}\n{output[:200].rstrip()}")
-        history.append_tool_result(call, output, failed)
+        recorded = history.run(call, partial(run, folder))
+        say(f"> {json.dumps(call.arguments)}\n{recorded.event.content[:200].rstrip()}")
 
 
-def run(arguments: object, folder: Path) -> tuple[str, bool]:
-    """Return what the command printed, and whether it failed."""
-    if not (isinstance(arguments, dict) and isinstance(command := arguments.get("command"), str)):
-        return f'the arguments must be JSON like {{"command": "ls"}}, not {arguments!r}', True
-    try:
-        done = subprocess.run(
-            command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "the command took longer than two minutes and was stopped", True
-    return done.stdout + done.stderr or "(no output)", done.returncode != 0
+def run(folder: Path, command: str) -> str:
+    """Return what the command printed, and how it ended."""
+    done = subprocess.run(
+        command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120, check=False
+    )
+    status = f"(exit status {done.returncode})" if done.returncode else ""
+    return done.stdout + done.stderr + status or "(no output)"
 
 
 def _account(metadata: dict[str, Any]) -> str:
@@ -196,7 +181,8 @@ def work(given: argparse.Namespace) -> str:
         if history.version() == 0:
             history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
         history.append(Message(source="user", content=given.task))
-        return run_agent(history, llm or Rehearsal(), given.folder)
+        with history.lease(ttl_s=5):
+            return run_agent(history, llm or Rehearsal(), given.folder)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,12 @@ def started(agent_loop, tmp_path):
         if history.version() == 0:
             history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
             history.append(Message(source="user", content="count as far as you can"))
+        leases.close()  # of the run before
+        leases.enter_context(history.lease())
         return history
 
-    yield start
+    with ExitStack() as leases:
+        yield start
     for store in stores:
         store.close()
 
@@ -134,8 +138,8 @@ def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, s
         agent_loop.run_agent(history, model, tmp_path, say=silence)
     first, second = (event for event in history.events() if isinstance(event, Observation))
     assert first.is_error
-    assert "must be JSON" in first.content
-    assert second.is_error
+    assert first.content == "not begun: the arguments are not a JSON object"
+    assert second.content == "(exit status 3)"
     assert json.dumps(history.view().to_messages())
 
 
@@ -174,3 +178,20 @@ def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch
     assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 6 messages."
     with foldlog.open("sqlite:///foldlog.db") as histories:
         assert len(histories["agent"].view()) < histories["agent"].version()
+
+
+def test_a_command_that_ran_when_the_agent_died_is_not_run_again(agent_loop, started, tmp_path):
+    class Died(BaseException):
+        """The end of the process."""
+
+    def die(command: str) -> str:
+        raise Died
+
+    with OpenAIServer(Text("I looked, and it was done")) as server:
+        history = started(model_at(server))
+        history.append([Action(tool="run", arguments={"command": "touch again"}, call_id="k", response_id="r")])
+        with pytest.raises(Died):
+            history.run(history.open_calls()[0], die)
+        agent_loop.run_agent(history, model_at(server), tmp_path, say=silence)
+    assert not (tmp_path / "again").exists()
+    assert [effect.state for effect in history.effects()] == ["unknown"]
