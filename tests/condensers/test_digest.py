@@ -18,7 +18,7 @@ from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.digest.names import names_in
 from foldlog.condensers.strategies.digest.words import error_line, gist_of_output, of_user, orders_in, unwrapped
 from foldlog.condensers.unseen import step
-from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, Message, Observation
+from foldlog.eventstore.events import Action, Annotation, CondensationAction, CondensationSummary, Message, Observation
 from foldlog.projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, message, messages, pair, parts_with, plan, viewed
 from tests.condensers.scripted import Characters
@@ -84,17 +84,17 @@ def test_what_was_thought_and_finished_with_is_said():
 def test_commands_with_their_exit_codes_however_the_source_says_them():
     text = digest(
         ran(1, "pytest -q", 1, "E  AssertionError"),
-        ran(2, "git push", 0),
+        ran(2, "git pull", 0),
         [call("shell", "s", command=["bash", "-lc", "make"]), answer("a.py\nExit code: 2", "s")],
         [call("terminal", "t", cmd="./run", workdir="/w/kite"), answer("/w", "t", extras={"exit_code": 0})],
         ran(3, "sleep 99", -1),
     )
     assert section(text, "Commands run") == [
-        "`pytest -q` → exit 1",
-        "`git push` → exit 0",
-        "`make` → exit 2",
-        "`./run` in /w/kite → exit 0",
-        "`sleep 99`",
+        "`pytest -q` → exit 1: E AssertionError",
+        "`git pull` → exit 0: done",
+        "`make` → exit 2: a.py",
+        "`./run` in /w/kite → exit 0: /w",
+        "`sleep 99` → done",
     ]
 
 
@@ -146,7 +146,7 @@ def test_the_newest_list_of_tasks_takes_the_place_of_the_one_before():
 
 def test_calls_of_any_other_kind_are_named_with_what_they_were_given():
     text = digest(pair(1, "cancel_reservation", reservation_id="GV1N64"))
-    assert section(text, "Other calls") == ['cancel_reservation {"reservation_id": "GV1N64"}']
+    assert section(text, "Other calls") == ['cancel_reservation {"reservation_id": "GV1N64"} → done']
 
 
 def test_a_line_ends_with_the_event_that_says_it():
@@ -156,15 +156,15 @@ def test_a_line_ends_with_the_event_that_says_it():
         pair(1, "read", path="/w/a.py"),  # 1, 2
         pair(2, "Write", file_path="/w/d.py", content="x"),  # 3, 4
         pair(3, "cancel", order="GV1N64"),  # 5, 6
-        ran(4, "git push", 0),  # 7, 8
+        ran(4, "git pull", 0),  # 7, 8
         failed,  # 9, 10
         message("On it.", "agent"),  # 11
     )
     assert lines(text, "Asked by the user") == ["fix it [0]"]
     assert lines(text, "Read and searched") == ["/w/a.py [2]"]
     assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
-    assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} [6]']
-    assert lines(text, "Commands run") == ["`git push` → exit 0 [8]", "`make` → exit 2 [10]"]
+    assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} → done [6]']
+    assert lines(text, "Commands run") == ["`git pull` → exit 0: done [8]", "`make` → exit 2: no rule [10]"]
     assert lines(text, "Errors still open") == ["`make` → no rule [10]"]
     assert lines(text, "Said by the agent") == ["On it. [11]"]
 
@@ -217,6 +217,56 @@ def test_an_error_that_the_agent_left_behind_is_no_longer_open():
     assert "Errors still open" not in text_of(first.plus(events[40:]), LENGTH)
 
 
+# --- what was sent, and how the user answered ---
+
+
+def test_what_was_sent_stands_with_the_link_that_a_result_shows():
+    post = "cat > b.md <<'EOF'\n# Kites\nEOF\ncurl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"
+    issue = "https://kites.org/issues/7"
+    text = digest(
+        ran(1, post, 0, "curl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"),
+        ran(2, post, 0, f"{issue}\nA warning"),
+        ran(3, "gh api pulls/1/replies -f body=yes", 0, json.dumps({"id": 4, "html_url": issue})),
+        ran(4, "ls", 0, f"late\n^L{issue}\na.py"),
+    )
+    assert section(text, "Built so far") == [
+        "sent: `curl POST https://api.kites.org/issues` → exit 0: no output",
+        f"sent: `curl POST https://api.kites.org/issues` → exit 0: {issue}",
+        f"sent: `gh api pulls/1/replies -f body` → exit 0: {issue}",
+        f"a result has the link {issue}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words, denial",
+    [
+        ("It wasnt posted, though. Try again", "It wasnt posted, though"),
+        ("no, it is red", "no, it is red"),
+        ("Why is it not red?", ""),
+        ("Don't forget the tail.", ""),
+        ("Nothing else", ""),
+    ],
+)
+def test_a_report_that_the_user_denies_is_marked(words, denial):
+    text = digest(ran(1, "make", 0), message("I have posted the comment about kites.", "agent"), message(words))
+    built = [line for line in section(text, "Built so far") if "kites" in line]
+    marked = f'the user answered "{denial}" [3] to: ' if denial else ""
+    assert built == [f"{marked}I have posted the comment about kites."]
+
+
+def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
+    queued = Annotation(id=2, name="queue-operation", data={"operation": "enqueue", "content": "and the tail"})
+    text = told([user("mend it"), queued])
+    assert section(text, ASKED) == ["mend it", "and the tail (written while the agent worked)"]
+    text = told([user("mend it"), queued, user("and the tail"), user("mend it")])
+    assert section(text, ASKED) == ["and the tail", "mend it (asked again)"]
+
+
+def test_any_linter_is_a_check():
+    text = digest(ran(1, "golangci-lint run 2>&1 | head -100", content="1 issues:\n* forbidigo: 1"))
+    assert section(text, "Built so far") == ["last check: `golangci-lint run 2>&1 | head -100` → * forbidigo: 1"]
+
+
 # --- names ---
 
 
@@ -238,7 +288,7 @@ def test_names_take_at_most_a_quarter_and_those_that_others_lines_have_are_not_r
     results = [pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n}") for n in range(80)]
     text = digest(message("look"), *results)
     names = text[text.index("## Names") :]
-    assert 0.2 * len(text) < len(names) <= 0.25 * len(text)
+    assert 0.1 * len(text) < len(names) <= 0.125 * len(text)
     assert len(text) > LENGTH - 200
     listed = [name for line in section(text, "Names") for name in line.split()]
     assert not set(listed) & set(re.findall(r"[\w/]+", text[: text.index("## Names")]))
@@ -269,8 +319,10 @@ def test_a_summary_that_is_no_digest_is_quoted_until_another_takes_its_place():
     )
     later = CondensationAction(id=9, forgotten_event_ids=(4, -7), summary="in other words", summary_offset=1)
     own = CondensationAction(id=12, forgotten_event_ids=(-11,), summary="# Digest of 3 events", summary_offset=1)
-    assert section(told([made]), "Earlier summary") == ["in brief"]
-    assert section(told([made, later, own]), "Earlier summary") == ["in other words"]
+    assert section(told([made]), "Earlier summary") == ["(up to event 3; what was open then may be done) in brief"]
+    assert section(told([made, later, own]), "Earlier summary") == [
+        "(up to event 4; what was open then may be done) in other words"
+    ]
 
 
 @pytest.mark.parametrize("summary", ["in brief", "a fact " * 13])
@@ -329,7 +381,7 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
     assert "ask 19" in small
     (left_out, *rest) = section(small, "Commands run")
     assert left_out == f"({300 - len(rest)} earlier left out)"
-    assert rest[-1] == "`cmd 299` → exit 0"
+    assert rest[-1] == "`cmd 299` → exit 0: done"
 
 
 def test_a_digest_of_the_least_length_is_not_made_shorter():
@@ -526,8 +578,8 @@ def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     silent = json.dumps({"output": "", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
     failed = json.dumps({"output": "sed: no such file\n", "metadata": {"exit_code": 2}})
     text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
-    assert section(text, "Read and searched") == ["`rg kite` → exit 1"]
-    assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2"]
+    assert section(text, "Read and searched") == ["`rg kite` → exit 1: no output"]
+    assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2: sed: no such file"]
     assert section(text, "Errors still open") == ["`sed -i s/a/b/ x` → sed: no such file"]
     assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
     assert unwrapped("{broken") == ("{broken", None)
@@ -559,7 +611,7 @@ def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id(
 
 def test_a_document_within_a_command_is_counted_and_not_quoted():
     text = digest(ran(1, "cd /w\ncat > kite.py <<'EOF'\nimport wind\nfly()\nEOF", 0))
-    assert section(text, "Commands run") == ["`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0"]
+    assert section(text, "Commands run") == ["`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0: done"]
 
 
 def test_an_output_is_told_by_its_first_and_its_last_line():
@@ -588,7 +640,7 @@ def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
     assert asked[1].startswith("0: "), "what was asked first stays"
     assert asked[-1].endswith("colour"), "and the newest, in full"
     assert all(len(line) >= 160 for line in asked[1:])
-    assert section(text, "Commands run") == ["`make` → exit 0"]
+    assert section(text, "Commands run") == ["`make` → exit 0: done"]
 
 
 def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_much_is_missing():
@@ -659,7 +711,7 @@ def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(w
     agent = Message(id=1, source="agent", content=wrote)
     text = digest(agent, environment("It flies."))
     assert section(text, SAID) == said
-    assert section(text, "Commands run") == ([f"`{command}`"] if command else [])
+    assert section(text, "Commands run") == ([f"`{command}` → It flies."] if command else [])
     assert section(text, SHOWN) == ([] if command else ["It flies."])
     assert "Commands run" not in digest(agent, user("It flies.")), "a person answered"
 

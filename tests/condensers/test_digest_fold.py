@@ -198,7 +198,7 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
         "a.py: edited (2 changes); last: wind = 3",
         "b.py: written; not checked since; last: rain = 1",
     ]
-    assert section(text, "Built so far") == ["last check: `pytest -q` → exit 0"]
+    assert section(text, "Built so far") == ["last check: `pytest -q` → exit 0: done"]
 
 
 # --- what was built ---

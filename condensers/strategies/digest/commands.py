@@ -29,8 +29,8 @@ _READS = re.compile(
 )
 _WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
 _CHECKS = re.compile(
-    r"(?:py|go|c|unit)?tests?|(?:test|check|lint|build)[:-]\w+|check|lint|build|compile|tsc|mypy|vet|clippy|ruff|eslint"
-    r"|jest|vitest|make|gradlew|verify|fmt"
+    r"(?:py|go|c|unit)?tests?|(?:test|check|lint|build)[:-]\w+|check|[\w-]*lint|build|compile|tsc|mypy|vet|clippy|ruff"
+    r"|jest|vitest|make|gradlew|verify|fmt|flake8|pyright|rubocop"
 )
 _NO_CHECKS = frozenset(
     ("cd", "echo", "git", "cat", "ls", "rm", "mkdir", "grep", "rg", "find", "cp", "mv", "sed", "which")
@@ -73,6 +73,24 @@ def _is_check(simple: _Simple) -> bool:
     words = simple.words[:4]
     program = basename(words[0]) if words else ""
     return program not in _NO_CHECKS and any(_CHECKS.fullmatch(word.lstrip("./")) for word in (program, *words[1:]))
+
+
+_POSTS = re.compile(
+    r"\b(?:(?:git push|docker push|(?:npm|cargo) publish|twine upload"
+    r"|gh (?:pr|issue|release|gist) (?:create|comment|edit|merge|close|reopen|review))\b[^|;&<]{0,80}"
+    r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE)\b|gh api\b[^|]*? -[fF] ?\w+)"
+)
+_ADDRESS = re.compile(r"https?://[^\s\"']+")
+
+
+def post_by(command: str) -> str:
+    """Return the part of a command that sends something to others, such as a push or a comment; empty if none does."""
+    text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
+    found = _POSTS.search(text)
+    if found is None:
+        return ""
+    address = _ADDRESS.search(text, found.start()) if found[0].startswith("curl") else None
+    return f"curl {found[0].split()[-1].removeprefix('-X')} {address[0]}" if address else found[0].strip()
 
 
 _ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")

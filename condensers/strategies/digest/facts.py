@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from foldlog._values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clipped, readable
 from foldlog.condensers.strategies.digest.commands import FileChange, bare, changes_by, first_line, only_reads
-from foldlog.condensers.strategies.digest.words import EXIT_CODE, error_line, exit_code_in, unwrapped
+from foldlog.condensers.strategies.digest.words import EXIT_CODE, error_line, exit_code_in, last_line, unwrapped
 from foldlog.eventstore import Observation
 from foldlog.projections import words_of
 
@@ -49,11 +49,16 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing."""
+    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing.
+
+    ``last`` is the last telling line of the output, and ``link`` a link to an issue, a comment or the like.
+    """
 
     failed: bool
     exit_code: int | None
     error: str
+    last: str = ""
+    link: str = ""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -74,6 +79,10 @@ _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
 _ADDED = re.compile(r"^\+(?!\+\+ )(.*\w{3}.*)$", re.MULTILINE)
 _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
+_MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
+_LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
+_LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
+"""A link to something that the agent made, as commands print it."""
 _RAN_MAX, _LINE_MAX = 200, 90
 
 
@@ -132,7 +141,9 @@ def outcome_of(observation: Observation) -> CallOutcome:
     text, code = unwrapped(words_of(observation.content))
     exit_code = _exit_code(observation.extras, text) if code is None else code
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
-    return CallOutcome(failed, exit_code, one_line(error_line(text)) if failed else "")
+    error = one_line(error_line(text)) if failed else ""
+    links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
+    return CallOutcome(failed, exit_code, error, error or last_line(text), links[-1] if links else "")
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:

@@ -10,9 +10,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from foldlog._values import texts_in
-from foldlog.condensers.prompts.rendering import arguments_of, readable
+from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
-from foldlog.condensers.strategies.digest.commands import FileChange, checks, commit_message, covers
+from foldlog.condensers.strategies.digest.commands import (
+    FileChange,
+    checks,
+    commit_message,
+    covers,
+    post_by,
+)
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
     Deed,
@@ -27,6 +33,7 @@ from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.digest.words import (
     REJECTED,
     command_in,
+    denial_in,
     gist_of_output,
     of_user,
     orders_in,
@@ -49,6 +56,8 @@ from foldlog.projections import words_of
 
 TITLE = "# Digest of "
 _SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
+_ENDING_MAX = 120
+_QUEUED = " (written while the agent worked)"
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers; words of the agent
 of this length conclude nothing.
@@ -146,6 +155,8 @@ class Digest:
         if isinstance(event, CondensationAction):
             self._take_condensation(event)
             return
+        if isinstance(event, Annotation) and event.name == "queue-operation":
+            self._take_queued(event)
         if not event.shown:
             return
         self.count += 1
@@ -179,15 +190,25 @@ class Digest:
         self.lines[Section.EARLIER] = {
             subject: line for subject, line in quoted.items() if summary_id(line.event_id) not in ids
         }
-        self._quote(event.id, event.summary)
+        intervals = event.forgotten.intervals
+        about = f"(up to event {intervals[-1][1]}; what was open then may be done) " if intervals else ""
+        self._quote(event.id, event.summary, about)
 
-    def _quote(self, event_id: int, text: str) -> None:
+    def _quote(self, event_id: int, text: str, about: str = "") -> None:
         if not text.startswith(TITLE):
-            self._note(Section.EARLIER, " / ".join(filter(str.strip, text.splitlines())), event_id, _SUMMARY_MAX)
+            line = about + " / ".join(filter(str.strip, text.splitlines()))
+            self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
+
+    def _take_queued(self, event: Annotation) -> None:
+        """Take what the user wrote while the agent worked: Claude Code puts it into a result, or sends it later."""
+        text = event.data.get("content") if isinstance(event.data, dict) else None
+        asked = one_line(of_user(text).asked) if isinstance(text, str) else ""
+        if asked:
+            self._put(Section.ASKED, asked, DigestLine(asked + _QUEUED, event.id))
 
     def _take_request(self, event: Message) -> None:
-        self._finish()
         words = of_user(words_of(event.content))
+        self._finish(denial_in(words.asked), event.id)
         self._ask(words.asked, event.id)
         for shown in words.shown:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
@@ -210,7 +231,10 @@ class Digest:
         asked = one_line(without_pasted(text), len(text) + 100)
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             asked = f"{asked} (the agent had asked: {one_line(question)})"
-        self._note(Section.ASKED, asked, event_id, len(asked))
+        before = self.lines[Section.ASKED].get(asked)
+        again = " (asked again)" if before and not before.text.endswith(_QUEUED) else ""
+        if asked:
+            self._put(Section.ASKED, asked, DigestLine(asked + again, event_id))
         for order in orders_in(text):
             self._note(Section.ORDERS, order, event_id)
 
@@ -219,13 +243,18 @@ class Digest:
             self._note(Section.SAID, text, event_id, _SAID_MAX)
             self.said = DigestLine(text, event_id)
 
-    def _finish(self) -> None:
-        """Move the agent's last words before those of the user to what was built: they conclude its work."""
+    def _finish(self, denial: str, event_id: int) -> None:
+        """Move the agent's last words before those of the user to what was built: they conclude its work. The user may
+        deny them at once.
+        """
         said = self.lines[Section.SAID]
         if self.said and self.calls and said and len(self.said.text) > _ANSWER_MAX:
             subject = next(reversed(said))
             if said[subject].event_id == self.said.event_id:
-                self.lines[Section.BUILT][subject] = said.pop(subject)
+                line = said.pop(subject)
+                if denial:
+                    line = line._replace(text=f'the user answered "{denial}" [{event_id}] to: {line.text}')
+                self.lines[Section.BUILT][subject] = line
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         """Add a line, or move it to the end if it is there."""
@@ -306,8 +335,7 @@ class Digest:
         if outcome.error == REJECTED:
             self._put(Section.CALLED, text, DigestLine(f"{text} → {REJECTED}", event_id))
         elif not (outcome.error and section is Section.READ):
-            shows_code = section is Section.RAN or (section is Section.READ and outcome.exit_code)
-            ended = f" → exit {outcome.exit_code}" if shows_code and outcome.exit_code is not None else ""
+            ended = _ending(deed, outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
             self._put(section, text, DigestLine(text + ended, event_id))
 
     def _undo(self, pending: _Pending) -> None:
@@ -339,13 +367,17 @@ class Digest:
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Note a check of the work, and a commit as a step that is done."""
         if deed.section is Section.RAN and not deed.changes and checks(deed.command):
-            code = "" if outcome.exit_code is None else f" → exit {outcome.exit_code}"
-            self.check = DigestLine(
-                one_line(deed.text, 80) + (code or (" → failed" if outcome.failed else " → passed")), event_id
-            )
+            self.check = DigestLine(one_line(deed.text, 80) + _ending(deed, outcome), event_id)
         message = None if outcome.failed else commit_message(deed.command)
         if message is not None:
             self._note(Section.BUILT, f"committed: {message or deed.text}", event_id)
+        post = "" if outcome.failed else post_by(deed.command)
+        if post:  # equal ones are two: two comments
+            self.lines[Section.RAN].pop(deed.text, None)
+            line = DigestLine(f"sent: `{post}`{_ending(deed, outcome)}", event_id)
+            self._put(Section.BUILT, f"sent: {event_id}", line)
+        elif outcome.link:
+            self._note(Section.BUILT, f"a result has the link {outcome.link}", event_id)
 
     # --- names ---
 
@@ -371,3 +403,14 @@ class Digest:
                     self.names[name] = NamePlace(line, event.id, is_used or (before is not None and before.is_used))
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
+
+
+def _ending(deed: Deed, outcome: CallOutcome) -> str:
+    """Return how a call ended: its exit code if it is known, and a link or the last line of its output."""
+    code = "failed" if outcome.failed else ""
+    if outcome.exit_code is not None:
+        code = f"exit {outcome.exit_code}"
+    last = outcome.link or outcome.last
+    if not last or last in " ".join(deed.command.split()):  # a terminal repeats the command
+        last = "no output"
+    return f" → {code}: {clipped(last, _ENDING_MAX)}" if code else f" → {clipped(last, _ENDING_MAX)}"

@@ -19,19 +19,21 @@ SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
     Section.ORDERS: 0.15,
     Section.CHANGED: 0.12,
-    Section.BUILT: 0.1,
+    Section.BUILT: 0.18,
     Section.TASKS: 0.06,
     Section.ERRORS: 0.06,
-    Section.SAID: 0.08,
-    Section.RAN: 0.06,
+    Section.SAID: 0.1,
+    Section.RAN: 0.09,
     Section.EARLIER: 0.2,
     Section.CALLED: 0.03,
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
 }
 """The share of a digest that is reserved for a section, the most important section first."""
-_NAMES_SHARE, _SEEN_SHARE = 0.24, 0.4
-"""The largest part of a digest that is names, and the part that is kept for lines with names."""
+_NAMES_SHARE, _SEEN_SHARE = 0.12, 0.12
+"""The largest part of a digest that is names, and the part that is kept for lines with names: these get more only where
+the other sections leave room.
+"""
 _LINE_LEAST = 4
 """No line takes fewer characters."""
 _ID_LENGTH = 40
@@ -49,7 +51,7 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.BUILT: (2_000, 1_000, 500, 300, 160),
     Section.SAID: (2_000, 1_000, 500, 300),
     Section.CHANGED: (300, 120),
-    Section.EARLIER: (4_000, 1_000, 300, 120),
+    Section.EARLIER: (300, 120),
 }
 """Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines are omitted."""
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))

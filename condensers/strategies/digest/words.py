@@ -169,6 +169,19 @@ def orders_in(text: str) -> list[str]:
     ]
 
 
+_DENIAL = re.compile(
+    r"\A(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still )"
+    r"[^.?!\n]*",
+    re.IGNORECASE,
+)
+
+
+def denial_in(text: str) -> str:
+    """Return the sentence with which a message of the user denies what the agent said last; empty if it does not."""
+    found = _DENIAL.match(text.strip())
+    return found[0] if found and text.strip()[found.end() :][:1] != "?" else ""
+
+
 def question_in(text: str) -> str:
     """Return the last question in a text; empty if it asks nothing."""
     sentences = _SENTENCE_END.split(text.strip())
@@ -202,6 +215,8 @@ _SAID_IN_REJECTION = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.D
 
 REJECTED = "rejected by the user"
 
+_LAST_READ = 2_000
+"""The number of last characters of an output in which its last line is looked for."""
 _LOOKED_AT = 60
 """The number of last lines of an output that are searched for an error."""
 
@@ -244,6 +259,12 @@ def error_line(text: str) -> str:
         if _ERROR.search(line):
             return line
     return lines[-1] if lines else ""
+
+
+def last_line(text: str) -> str:
+    """Return the last useful line of an output; empty if it has none."""
+    lines = _lines_that_count(text[-_LAST_READ:])
+    return next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
 
 
 def gist_of_output(text: str) -> str:
