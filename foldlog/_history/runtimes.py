@@ -71,6 +71,8 @@ class RuntimeCall:
             traces, keys = effects.read_traces(history, here)
             if traces[here].observation is None:  # the runtime tries the same call again
                 return self._repeat(history, rule, keys[here], traces[here])
+        if history.recorded(key_of_intent(self.call_id)):  # maybe of a process that died since they were read
+            vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
         left = _left_behind(self.histories, history)
         same = next((key for key, trace in left.items() if trace.call.call_id == self.call_id), None)
         if same is not None:

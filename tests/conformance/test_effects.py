@@ -9,14 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import foldlog
 from foldlog import Action, Histories, History, InvalidArgument, InvalidEvent, LeaseTaken, Message, Store
+from foldlog._history import runtimes
+from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
-from foldlog._history.runtimes import RuntimeCall
+from foldlog._history.runtimes import RuntimeCall, note_left_behind
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -439,6 +442,17 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history: Histor
     with history.lease():
         told = history.run(history.open_calls()[-1], bank.pay)
     assert (told.event.is_error, bank.paid) == (True, [])
+
+
+def test_a_call_that_another_process_began_since_is_in_doubt(history: History, monkeypatch: pytest.MonkeyPatch):
+    here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})  # type: ignore[arg-type]
+    there = replace(here, histories=Histories(history._store))
+    history.append({"role": "user", "content": "pay"})
+    note_left_behind(here.histories, "pay")
+    with monkeypatch.context() as other:
+        other.setattr(runtimes, "_PROCESS", "another")
+        assert there.begin(EffectRule())[1] is None
+    assert "may have run" in here.begin(EffectRule())[1]
 
 
 def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history: History):
