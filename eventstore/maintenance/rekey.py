@@ -29,11 +29,16 @@ _PAGE = 1_000
 
 
 class Rekeyed(NamedTuple):
-    """The outcome for one conversation: whether its data key was encrypted again, how many rows were stored in another
-    form, and which damaged rows were left as they are. ``problem``: why the conversation was not changed.
-    ``bytes_pending``: whether bytes of an old form may still be in the file. The file is cleaned once, after the last
-    conversation, so only the last result says this; in all others it is None. So with ``plain``, the names of what is
-    derived from the store, lies outside of it, and holds its texts as plain text.
+    """The outcome for one conversation.
+
+    ``key``            whether its data key was encrypted again
+    ``rows``           how many rows were stored in another form
+    ``damaged``        the ids of damaged rows, which stay as they are
+    ``problem``        why the conversation was not changed; None if it was
+    ``bytes_pending``  whether bytes of an old form may still be in the file
+    ``plain``          the names of files and tables outside of the store that hold its texts as plain text
+
+    The file is cleaned once, after the last conversation, so only the last result has ``bytes_pending`` and ``plain``.
     """
 
     conversation: str
@@ -46,9 +51,9 @@ class Rekeyed(NamedTuple):
 
 
 def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-    """Store every conversation, or those named, with the settings of the open store: compressed, if a compression was
-    chosen, and encrypted, if the store has a key. ``decrypt``: as plain text. Imports of these conversations that are
-    not complete are discarded: a running one fails, and has to be run again.
+    """Store the named conversations, or all, with the settings of the open store: compressed, if a compression was
+    chosen, and encrypted, if the store has a key. With ``decrypt`` they are stored as plain text. Incomplete imports of
+    these conversations are discarded: a running import fails, and has to be run again.
 
     The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
     erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
@@ -99,14 +104,14 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
     outcome = Rekeyed(found.id, False, 0, ())
     try:
         if database.settings.compression is None and _has_its_key(database, found, decrypt):
-            return outcome  # of a chosen compression only the rows tell
+            return outcome  # with a chosen compression, only reading the rows shows whether something is to do
         while True:
             has_new_key = on_finished(database, partial(begin, database=database, key=found.key, decrypt=decrypt))
             done = reform(database, found.key)
             key = outcome.key or has_new_key or done.key
             outcome = outcome._replace(key=key, rows=outcome.rows + done.rows, damaged=done.damaged)
             now = database.recorder.query(lambda reader: reader.conversation(found.key))
-            # Another process may have given it another key since.
+            # Another process may have given the conversation another key meanwhile: then begin again.
             if done.damaged or now is None or now.erasure is not None or _has_its_key(database, now, decrypt):
                 return outcome
     except CorruptEvent as error:
@@ -114,7 +119,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
 
 
 def _has_its_key(database: Database, found: Conversation, decrypt: bool) -> bool:
-    """Return whether key and mark say that nothing has to change."""
+    """Return whether the conversation has the wanted key in all its rows, as its key and its mark show."""
     codec, keys = database.codec_of(found), database.settings.keys
     if decrypt or keys is None:
         return codec.data_key is None

@@ -47,7 +47,8 @@ def check_replaceable(path: str) -> None:
 
 def replace(path: str, new: str, kept: str) -> str | None:
     """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep the former file,
-    with its log, as ``kept``. Return its name now, or that of the log where only this was there. Raises ``OSError``.
+    with its log, as ``kept``. Return the name of the former file, or the name of its log if there was only a log; None
+    if there was neither. Raises ``OSError``.
 
     During the replacement no append of a process that has the store open is acknowledged.
     """
@@ -57,7 +58,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
         if os.path.exists(file.path):
             give_rights(new, file.path)
             _give_name(file.path, kept)
-        elif os.geteuid() == 0:  # whose service is to open it
+        elif os.geteuid() == 0:  # root restores it for a service: give it the owner of the folder
             with suppress(PermissionError):
                 os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:
@@ -73,8 +74,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def remove_empty(path: str) -> None:
-    """Remove the store at ``path``, its log and its lock file, unless it has a conversation, or one that is being
-    imported, or a program has it open.
+    """Remove the store at ``path``, its log and its lock file. It stays if it has a conversation or an unfinished
+    import, or if a program has it open.
     """
     file = StoreFile(path)
     with _alone_in(file) as connection:
@@ -82,7 +83,7 @@ def remove_empty(path: str) -> None:
             return
         connection.rollback()
         connection.release()
-        with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
+        with suppress(sqlite3.OperationalError):  # another program has it open, so SQLite keeps the log
             connection.execute("PRAGMA journal_mode = DELETE")
             for suffix in (*_BESIDE, "", "-queue"):
                 Path(f"{file.path}{suffix}").unlink(missing_ok=True)
@@ -90,9 +91,8 @@ def remove_empty(path: str) -> None:
 
 @contextmanager
 def _alone_in(file: StoreFile) -> Iterator[Connection | None]:
-    """Hold the write lock and SQLite's own, so that other programs do not write, and write as much of the log into the
-    file as possible. A file that is damaged or partly replaced is replaced, too. Yield the connection; None where
-    SQLite's lock is not held.
+    """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as much of the log into
+    the file as possible. Yield the connection, or None without SQLite's lock: a damaged or half replaced file has none.
     """
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)
@@ -136,7 +136,7 @@ _NAME_MAX = 100
 def new_beside(path: Path) -> Path:
     """Make an empty file of mode 0600 with a random name in the folder of ``path``, for a database.
 
-    Raises ``StoreUnavailable`` where a log lies beside ``path`` that is of another file.
+    Raises ``StoreUnavailable`` where the log of another file lies beside ``path``.
     """
     check_not_moved(str(path))
     handle, name = made_beside(path)
@@ -160,14 +160,14 @@ def parts_beside(path: Path) -> list[str]:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the lock that tells others, also after a crash, whether somebody still writes this file."""
+    """Lock a file while it is written. A crash frees the lock: then ``is_abandoned`` finds the file."""
     with open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         yield
 
 
 def is_abandoned(path: str) -> bool:
-    """Return whether a file of ``new_beside`` is there, and no process holds it."""
+    """Return whether a file of ``new_beside`` exists and no process has it locked."""
     with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
