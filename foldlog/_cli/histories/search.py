@@ -49,8 +49,8 @@ def run(
     conversation finds parts of words too. Exit status 1 if no event is found.
 
     The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
-    build it; later ones add new events. It holds plain text, so that of an
-    encrypted store is in memory only. Erased conversations leave it too.
+    build it; later ones add new events. It holds plain text, so the index of an encrypted store is in memory only.
+    Erasing a conversation removes its texts from the index too.
 
     Example: foldlog search "flaky test" --kind observation
     """
@@ -80,16 +80,14 @@ def run(
                         kinds=wanted.kinds,
                         since=wanted.since,
                         until=wanted.until,
-                        limit=limit + 1,
+                        limit=limit + 1,  # one more than shown, to know whether there are more
                     )
                 except ValueError as error:
                     raise Refused(str(error)) from error
             unread = index.unread
     if as_json or words:
-        document, filtered = (
-            hits_document(line, hits, unread, limit),
-            bool(within or kinds or since or until),
-        )
+        document = hits_document(line, hits, unread, limit)
+        filtered = bool(within or kinds or since or until)
         terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
     if words and not hits:
         terminal.matched_nothing()
@@ -102,7 +100,7 @@ def run(
 
 
 def _line(words: Sequence[str]) -> str:
-    """Return the words as one line. Several words in one argument of the shell belong together."""
+    """Return the words as one line. An argument of the shell with several words becomes a phrase in quotes."""
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
@@ -120,7 +118,7 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
 
     with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower:
         terminal.note("the index follows the store until Ctrl-C")
-        with suppress(KeyboardInterrupt), terminal.working("indexing", "events") as update:  # it ends so
+        with suppress(KeyboardInterrupt), terminal.working("indexing", "events") as update:
             follower.run(_FOLLOWED_EVERY_S, lambda events: update(completed=events))
     terminal.note(f"{count(follower.view.events, 'event')} added to the index")
 
