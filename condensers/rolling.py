@@ -36,8 +36,8 @@ models_are_spared = ContextVar("models are spared", default=False)
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``; to say when, it defines
-    ``should_condense``, or ``reasons``, which stand in the log.
+    """A condenser that makes condensations. A strategy defines ``get_condensation``. To decide when, it defines
+    ``should_condense``, or ``reasons``: those are written to the log with the condensation.
     """
 
     asks_a_model: ClassVar[bool] = False
@@ -93,23 +93,34 @@ class RollingCondenser(Condenser, ABC):
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _explained(self, view: View, agent_llm: AgentModel | None, made: Condensation) -> Condensation:
-        """Return a condensation with its reason, if the strategy wrote none. Where the strategy decides by
-        ``should_condense``, a new summary takes the place of those that the View shows, whether it names them or not.
-        """
+        """Return a condensation with metadata that gives its reason, unless the strategy wrote a reason."""
         if not isinstance(made, Condensation):
             return made  # the step refuses it
-        action = made.action
-        summaries = () if action.summary is None else tuple(each.id for each in view.events if each.id < NOT_RECORDED)
-        if self._has_own_rule and not set(summaries) <= set(action.forgotten_event_ids or ()):
-            ids = dict.fromkeys((*(action.forgotten_event_ids or ()), *summaries))
-            names = ("summary", "summary_offset", "metadata", "source")
-            fields = {name: getattr(action, name) for name in names}
-            action = CondensationAction(forgotten_event_ids=tuple(ids), **fields)
+        action = self._forgetting_summaries(view, made.action) if self._has_own_rule else made.action
         if "reason" not in action.metadata:
-            after, due = len(view.then((action,))), self.reasons(view, agent_llm)
-            told = self._metadata(view, after, due, getattr(self, "max_size", None))
-            action = replace(action, metadata={**told, **action.metadata})
+            events_after = len(view.then((action,)))
+            due = self.reasons(view, agent_llm)
+            metadata = self._metadata(view, events_after, due, getattr(self, "max_size", None))
+            action = replace(action, metadata={**metadata, **action.metadata})
         return made if action is made.action else Condensation(action)
+
+    def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
+        """Return the action, extended to forget every summary in the View, if it has a summary itself. Strategies that
+        define ``should_condense`` need not name the summaries that their new summary replaces.
+        """
+        if action.summary is None:
+            return action
+        forgotten = action.forgotten_event_ids or ()
+        summaries = [event.id for event in view.events if event.id < NOT_RECORDED]
+        if set(summaries) <= set(forgotten):
+            return action
+        return CondensationAction(
+            forgotten_event_ids=tuple(dict.fromkeys((*forgotten, *summaries))),
+            summary=action.summary,
+            summary_offset=action.summary_offset,
+            metadata=action.metadata,
+            source=action.source,
+        )
 
     def without_summary(
         self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
@@ -118,41 +129,49 @@ class RollingCondenser(Condenser, ABC):
 
         ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends them to whole units.
         ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
-        reports, if no event of the log can be forgotten.
+        reports, if no event of the log can be forgotten. With ``summaries``, summaries outside of ``kept`` are
+        forgotten too.
         """
         kept = {*kept, *range(kept_place(view), len(view))}
-        forgotten, due = unkept(view, kept, summaries=summaries), self.reasons(view)
-        always = () if summaries else (place for place, event in enumerate(view.events) if stands_for_forgotten(event))
-        whole = len(view) - len(forgotten) - len({*kept, *always})
+        forgotten = unkept(view, kept, summaries=summaries)
+        if not summaries:
+            kept |= {place for place, event in enumerate(view.events) if stands_for_forgotten(event)}
+        kept_whole = len(view) - len(forgotten) - len(kept)  # they stay only because of their unit
         if not real(forgotten):
-            if whole:
-                why_not += f"; {whole} events stay because a part of their call or tool loop is kept"
+            if kept_whole:
+                why_not += f"; {kept_whole} events stay because a part of their call or tool loop is kept"
             raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}{unseen_in(view)}", reports)
+        due = self.reasons(view)
         metadata = self._metadata(view, len(view) - len(forgotten), due, getattr(self, "max_size", None))
-        if whole:
-            metadata["events_kept_whole"] = whole
+        if kept_whole:
+            metadata["events_kept_whole"] = kept_whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
 
     def _metadata(
         self, view: View, after: int, due: Set[Reason], size: int | None, outcome: str = "condensed"
     ) -> dict[str, Any]:
-        """Return the metadata of every condensation. It leaves ``after`` events of ``view``, and is ``due`` for these
-        reasons, more than ``size`` events among them.
+        """Return the metadata of a condensation that leaves ``after`` events of ``view`` and is ``due`` for these
+        reasons. ``size`` is the limit of events, which the reason ``EVENTS`` exceeds.
         """
-        said = {
+        metadata = {
             "condenser": self.type,
             "outcome": outcome,
             "reason": ", ".join(sorted(due)) or ("a rule of its own" if self._has_own_rule else "asked for"),
             "events_before": len(view),
             "events_after": after,
         }
-        return said | ({"events_max": size} if Reason.EVENTS in due else {})
+        if Reason.EVENTS in due:
+            metadata["events_max"] = size
+        return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the standing report on a View that stays larger than wanted; none for a strategy without a size."""
-        rule = {"max_size": getattr(self, "max_size", None), "keep_first": getattr(self, "keep_first", 0)}
+        """Return the report on a View that stays larger than ``max_size``; none for a strategy without a size."""
+        max_size = getattr(self, "max_size", None)
+        if max_size is None:
+            return ()
+        rule = {"max_size": max_size, "keep_first": getattr(self, "keep_first", 0)}
         report = {"condenser": self.type, "rule": rule, "outcome": "above size", "events": len(view), "problem": why}
-        return () if rule["max_size"] is None else (report,)
+        return (report,)
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
         try:
