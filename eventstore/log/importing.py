@@ -72,7 +72,7 @@ T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
 Check = Callable[[Reader], object]
-"""Raises what ends an import, in each of its transactions: what it was decided on is no longer so."""
+"""Called in each transaction of an import: it raises to end the import, because its premise has changed."""
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
 """Tells the inline projections about events that a transaction has just written."""
 
@@ -80,9 +80,9 @@ Project = Callable[[WriteTransaction, Sequence[Event]], None]
 class StagedWriter:
     """Write a history into one conversation in small transactions, so that live appends never wait for it.
 
-    A new conversation is staged: no reader sees it until it is published whole. The tail of an existing one is added
-    behind its last event, and what is added stays. A context manager: where an error, or Ctrl-C, leaves it, what is not
-    published is removed; what cannot be removed stays invisible, until the next import or 'foldlog vacuum'.
+    A new conversation is staged: no reader sees it until it is published whole. New events of an existing conversation
+    are appended, and stay even if a later transaction fails. A context manager: after an error or Ctrl-C it deletes a
+    staged conversation. If it cannot, the rows stay invisible, and the next import or 'foldlog vacuum' deletes them.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class StagedWriter:
         is_staged: bool = True,
         check: Check = lambda _: None,
     ) -> None:
-        """``there`` is what the store has of it. If that is nothing, ``new`` begins: with ``replaces``, the key of the
-        tombstone whose id it uses again. Without ``is_staged`` it comes in one transaction, by one call of ``add``.
-        ``check`` is called in each transaction.
+        """``there`` is the stored conversation; if it is None, the first transaction begins ``new``. ``replaces`` is
+        the key of an erased conversation whose id ``new`` takes. Without ``is_staged``, one call of ``add`` has all
+        rows, and readers see them at once. ``check`` is called in each transaction.
         """
         self.database, self._check = database, check
         self._new = new
@@ -108,7 +108,7 @@ class StagedWriter:
         self.key = None if there is None else there.key
         """The key of the conversation in this store, once it has begun."""
         self._tried: int | None = None
-        """The same, also where an exception from outside came right after its first commit."""
+        """The key, set already before the first commit: Ctrl-C right after that commit leaves ``key`` at None."""
         self._next = 0.0
         """When the next transaction may begin."""
         self.added = 0
@@ -125,7 +125,7 @@ class StagedWriter:
                     delete_rows(recorder, tried)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows, plain, at most some thousand, in one transaction with what ``beside`` writes.
+        """Add the next rows, plain, at most some thousand, in one transaction with the writes of ``beside``.
 
         Raises ``VersionConflict`` where another writer began the conversation, or appended to it.
         """
@@ -138,8 +138,8 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible, in one transaction with what ``beside`` writes, and discard what killed
-        imports of it left. A running one then fails.
+        """Make a staged conversation visible, in one transaction with the writes of ``beside``. Discard all other
+        staged imports of it: killed imports, and running ones, which then fail.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -204,8 +204,12 @@ def ingest(
     added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
-    history, others = (history, list[int]()) if there is None else _compare(database, there, history)
-    chunks = chunked((ids_moved(encoded, others) for encoded in history) if others else history)
+    receipts: list[int] = []
+    if there is not None:
+        history, receipts = _compare(database, there, history)
+    if receipts:
+        history = (ids_moved(encoded, receipts) for encoded in history)
+    chunks = chunked(history)
     first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
     with StagedWriter(database, last, there, is_staged=len(first) > 1, check=check) as writer:
@@ -245,29 +249,34 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _compare(
     database: Database, found: Conversation, history: Iterator[Encoded]
 ) -> tuple[Iterator[Encoded], list[int]]:
-    """Compare the history with the stored events. Return its new events, none where it ends before the stored ones; and
-    the ids of stored receipts and changes of documents, of which the source knows nothing.
+    """Compare the history with the stored events. Return the events of the history that are new, and the ids of stored
+    redactions and changes of documents that the source does not have. A history that ends before the stored events has
+    no new events.
 
     Raises ``HistoryDiverged`` at the first event that differs.
     """
-    others, encoded = list[int](), next(history, None)
+    receipts: list[int] = []
+    encoded = next(history, None)
     for row in stored_rows(database, found):
         if row.kind in _OF_OTHERS and (encoded is None or encoded.kind != row.kind):
-            others.append(row.id)
+            receipts.append(row.id)
             continue
         if encoded is None:
             return iter(()), []
-        encoded = ids_moved(encoded, others)
+        encoded = ids_moved(encoded, receipts)
         if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
             stored = stored_event_of(found.id, row)  # raises where the row is damaged
             if not say_the_same(stored, encoded.event):
                 raise HistoryDiverged(found.id, row.id, found.version)
         encoded = next(history, None)
-    return iter(()) if encoded is None else chain((encoded,), history), others
+    new = iter(()) if encoded is None else chain((encoded,), history)
+    return new, receipts
 
 
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
-    """Tell the projections of a chunk whose first row this is, if any is structural. Refuse redacted ones."""
+    """Pass a chunk of events to the projections, if one of the events is structural. ``row`` is the first row. Raises
+    ``HistoryDiverged`` for an event whose content was redacted here.
+    """
     if writing.redactions:
         _refuse_redacted(writing, row.id, (encoded.event for encoded in chunk))
     if any(encoded.structural for encoded in chunk):
@@ -276,7 +285,9 @@ def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, proj
 
 
 def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:
-    """Raise ``HistoryDiverged`` for a new event with kind and source id of a redacted one, whose content it has."""
+    """Raise ``HistoryDiverged`` for a new event with the kind and the source id of a redacted event: it would bring the
+    redacted content back.
+    """
     for event_id, event in enumerate(events, version):
         origin = event.origin
         key = None if origin is None else source_key(origin.format, origin.id)
@@ -289,16 +300,18 @@ def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[E
 
 
 def _is_packed_alike(stored: Origin, given: Origin) -> bool:
-    """Return whether two packed records are the same, though another version of zlib or of foldlog packed one of them:
-    their checksums say so.
+    """Return whether two packed records have the same checksum. Their bytes may differ, because another version of zlib
+    or of foldlog packed one of them.
     """
     one, other = (rest[0] if isinstance(rest, list) and rest else rest for rest in (stored.rest, given.rest))
     return isinstance(one, str) and isinstance(other, str) and one[_CHECK] == other[_CHECK] and len(one[_CHECK]) == 4
 
 
 def timed_as(stored: Event, given: Event) -> Event:
-    """Return a given event with the time of a stored one where that does not matter: an event that is stored without a
-    time gets one when it is read, and an import notes that its source has no times, which a live recording does not.
+    """Return the given event with the time of the stored event, where a difference in time is no difference of events.
+
+    An event that was stored without a time gets one when it is read. An import notes that its source has no times; a
+    live recording of the same events does not.
     """
     if stored.origin is None:
         return replace(given, timestamp=None) if stored.timestamp is None else given
@@ -308,7 +321,9 @@ def timed_as(stored: Event, given: Event) -> Event:
 
 
 def say_the_same(stored: Event, given: Event) -> bool:
-    """Return whether a stored event equals the given one; of a redacted one, whether what stays of it does."""
+    """Return whether a stored event equals the given one. A redacted event equals it if the fields that a redaction
+    leaves are equal.
+    """
     stored, given = untraced(stored), timed_as(stored, given)
     if stored.redacted is not None:
         return can_be_redacted(given) and without_content(replace(given, id=stored.id), stored.redacted) == stored
@@ -345,16 +360,16 @@ def discard_staged(recorder: Recorder, conversation: str) -> None:
 
 
 def delete_rows(recorder: Recorder, key: int) -> None:
-    """Delete a staged conversation, the rows of an erased one, or what a detachment that is not complete has copied to
-    a fork. Cost: the rows, in small transactions.
+    """Delete a staged conversation, the rows of an erased conversation, or the rows that an unfinished detachment
+    copied to a fork. Cost: the rows, in small transactions.
     """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)
 
 
 # -- ids that moved ----------------------------------------------------------------------------------------------------
-# A source knows nothing of redactions and of changes of documents. So its event n has the id n plus the number of these
-# before it, and the ids that its events name move too.
+# A source does not have the redactions and the changes of documents that were appended here: the ``receipts``. So its
+# event n has the id n plus the number of receipts before it, and the ids that its events name move as far.
 
 
 def place_of(event_id: int, receipts: Sequence[int]) -> int:
@@ -367,7 +382,7 @@ def place_of(event_id: int, receipts: Sequence[int]) -> int:
 
 
 def ids_moved(encoded: Encoded, receipts: Sequence[int]) -> Encoded:
-    """Return the event with the ids that it and the events that it names have in the conversation."""
+    """Return an event of the source with each id that it names replaced by the id in the conversation."""
     event = encoded.event
     if not receipts:
         return encoded
