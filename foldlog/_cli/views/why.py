@@ -29,6 +29,7 @@ _EVENT_LENGTH = 200
 _BEFORE = 30
 """Characters that are shown before the words that were found."""
 _NAMED = 5
+"""Events with the words that a note names."""
 
 _ID = re.compile(r"-?[0-9]+")
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
@@ -72,16 +73,17 @@ def run(
 
 
 def _with_words(store: Store, conversation: str, words: str, at: int | None) -> int:
-    """Return the id of the first event before a version that has these words in this order, shown ones before others,
-    retracted ones last; note the others.
+    """Return the id of the first event before a version that has these words in this order. Events that are shown come
+    before events that are not, and retracted events last. A note names the other events with the words.
     """
     wanted = " ".join(words.casefold().split())
     if not wanted or words.startswith("-"):
         raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
-    said = (each for each in store.events(conversation, stop=at) if not is_structural(each))
-    with_words = [each for each in said if wanted in " ".join(text_of(each).casefold().split())]
-    kept = store.query(conversation, lambda read: intervals_kept(read.structural_events(), read.version))
-    found = [each.id for each in sorted(with_words, key=lambda each: (not contains(kept, each.id), not each.shown))]
+    events = (event for event in store.events(conversation, stop=at) if not is_structural(event))
+    with_words = [event for event in events if wanted in " ".join(text_of(event).casefold().split())]
+    not_retracted = store.query(conversation, lambda read: intervals_kept(read.structural_events(), read.version))
+    with_words.sort(key=lambda event: (not contains(not_retracted, event.id), not event.shown))
+    found = [event.id for event in with_words]
     if not found:
         raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
     if len(found) > 1:
@@ -104,7 +106,9 @@ def _document(conversation: str, answer: Why, requests: Sequence[CondensationReq
 
 
 def _lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield the lines of a digest with their events: of the summary that is explained all, else those of the event."""
+    """Yield the lines of a digest with their events: all lines of an explained summary; for any other event, the lines
+    about it in the summary that stands in for it.
+    """
     event = answer.event
     text = event.content if isinstance(event, CondensationSummary) else getattr(answer.stands_in, "content", "")
     for line, event_id in _LINE.findall(text):
@@ -131,7 +135,7 @@ def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
-    if words not in shown.casefold():  # they are in the model's thinking, or further on
+    if words not in shown.casefold():  # the gist does not reach to the words, or they are in the model's thinking
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)
         around = text[start : start + _EVENT_LENGTH]
@@ -140,8 +144,8 @@ def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest
     _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
         _show_summary("what replaces it now{}:", answer.stands_in, conversation)
-    for told in _lines(answer) if answer.stands_in else ():
-        terminal.say("what it says of the event: ", (terminal.printable(told.line), "dim"), wraps=True)
+    for line in _lines(answer) if answer.stands_in else ():
+        terminal.say("what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True)
 
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
