@@ -47,10 +47,10 @@ def append_tool_result(
     """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
     ``call_id`` may be the call itself, as ``View.open_calls`` has it.
 
-    ``current`` gives the View of the conversation; under a repeated key that of the first time. A call that another
-    writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends
+    ``current`` returns the View of the conversation; for a repeated key, the View of the first attempt. A call that
+    another writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends
     nothing and returns the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what
-    ``Store.append`` raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
+    ``Store.append`` raises. Durability: on disk when it returns. Cost: the View, and the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id")
@@ -63,7 +63,9 @@ def append_tool_result(
             if idempotency_key is None:
                 raise refusal
             called = call_id if isinstance(call_id, Action) else Action(tool="", call_id=call_id)
-            guard = partial(_refuse, refusal)  # asked only if the key is new; a repeated one stands for other events
+            guard = partial(
+                _refuse, refusal
+            )  # called only if the key is new; a repeated key returns the recorded event
         observation = answer_to(called, content, is_error=is_error, extras=extras or {})
         with suppress(VersionConflict):
             (recorded,) = store.append(
@@ -85,8 +87,8 @@ def close_open_calls(
     generation: Generation | None,
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append the ``answers`` to the open calls that are not known to be made after ``before``: to all of them or none.
-    Return them in the order of the calls.
+    """Append the ``answers`` to the open calls, all or none, except calls made after ``before``; a call without a time
+    is answered too. Return the recorded answers in the order of the calls.
 
     Other writers may append at the same time: a call that another writer answers first gets no second observation.
     Raises ``ConversationNotFound`` before the first append, and what ``Store.append`` and ``Views.current`` raise.
@@ -111,22 +113,27 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _called(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the first action with this id of a call in the newest response with one; for an action, the same action of
-    these.
+    """Return the open call that ``call`` means; None if there is none. An action means itself. An id of a call may be
+    used by several: then it means the first call with this id in the newest response that has one.
     """
-    event_id = call.id if isinstance(call, Action) else None
-    actions = [each for each in events if isinstance(each, Action) and (each.call_id == call or each.id == event_id)]
-    if not actions:
+    calls = [event for event in events if isinstance(event, Action)]
+    if isinstance(call, Action):
+        return next((open_call for open_call in calls if open_call.id == call.id), None)
+    with_id = [open_call for open_call in calls if open_call.call_id == call]
+    if not with_id:
         return None
-    newest = actions[-1]
-    return next((each for each in actions if each.response_id == newest.response_id is not None), newest)
+    newest = with_id[-1]
+    if newest.response_id is None:
+        return newest
+    return next(open_call for open_call in with_id if open_call.response_id == newest.response_id)
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
     """Raise ``VersionConflict`` if the events after ``view`` changed which calls are open."""
     newer = tuple(reading.events(view.version))
-    # What a retraction leaves is read from the store, which a write that waits for this answer holds.
-    if any(isinstance(each, Retraction) for each in newer) or view.then(newer).open_calls != view.open_calls:
+    # After a retraction the View would be read from the store, but the write that called this guard has it locked.
+    has_retraction = any(isinstance(event, Retraction) for event in newer)
+    if has_retraction or view.then(newer).open_calls != view.open_calls:
         raise VersionConflict(reading.conversation, view.version, reading.version)
 
 
@@ -135,15 +142,15 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 
 def refused(conversation: str, call: str | Action, view: View) -> str:
+    """Return the message that a call is not open: why, and which calls are."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [f"event {call.id}" if call.call_id is None else repr(call.call_id) for call in view.open_calls]
-    told = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
-    answered = next(
-        (each for each in reversed(view.events) if isinstance(each, Observation) and each.call_id == call_id), None
-    )
+    listed = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
+    results = (event for event in reversed(view.events) if isinstance(event, Observation))
+    answered = next((result for result in results if result.call_id == call_id), None)
     if answered is not None:
         problem = f"call {call_id!r} has its result already, event {answered.id}"
     else:
         problem = f"no action opened a call {call_id!r}"
-    remedy = f"the open calls are {told}" if waiting else "no call is open"
+    remedy = f"the open calls are {listed}" if waiting else "no call is open"
     return f"conversation {conversation!r}: {problem}; {remedy}; nothing was appended"
