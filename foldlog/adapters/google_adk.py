@@ -66,7 +66,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats import Decoder
-from foldlog.projections import View
+from foldlog.projections import View, contains
 
 _Values = dict[str, Any]
 _Names = tuple[str, str, str]
@@ -77,8 +77,8 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored, at a version. ``about``: when it was ``created``; ``unordered``, if an event is older
-    than the event before it.
+    """A session as it is stored, at a version. ``about`` has the time when it was ``created``, and ``unordered`` if an
+    event is older than the event before it.
     """
 
     history: History
@@ -147,16 +147,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
-        for conversation, told in kept(self.histories.sync, _FORMAT, below, partial(self._told, app_name, len(start))):
+        listing = partial(self._listing, app_name, len(start))
+        for conversation, values in kept(self.histories.sync, _FORMAT, below, listing):
             user, *session = map(unquoted, conversation[len(start) :].removesuffix(_STATE).split("/"))
             if session:
-                sessions.append(((app_name, user, session[0]), told))
+                sessions.append(((app_name, user, session[0]), values))
             else:
-                users[user] = _prefixed(State.USER_PREFIX, _values(told["state"]))
+                users[user] = _prefixed(State.USER_PREFIX, _values(values["state"]))
         for user in {names[1] for names, _ in sessions} - users.keys():
             users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))
         found = [
-            _session(names, told["state"], told["updated"], {**app, **users[names[1]]}, []) for names, told in sessions
+            _session(names, values["state"], values["updated"], {**app, **users[names[1]]}, [])
+            for names, values in sessions
         ]
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return ListSessionsResponse(sessions=found)
@@ -286,8 +288,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             state = document(history, "state", {}, version) if version else {}
         return history, version, state
 
-    def _told(self, app_name: str, start: int, row: ConversationRow, before: object) -> _Values | None:
-        """Return what lists tell of a session, or the state of a user."""
+    def _listing(self, app_name: str, start: int, row: ConversationRow, before: object) -> _Values | None:
+        """Return the values of a session that a list needs, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._shared(row.id)[2]}
@@ -296,8 +298,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that does what the condenser says. Where it condenses nothing now, return the events
-        that a model is sent in part, as records by their ids; None for those that it is not sent.
+        """Return the compaction that the condenser makes now. If it makes none, return by their ids the records that a
+        model is sent in another form: each in the form that is sent, or None if it is left out.
         """
         handler, history = self.histories.sync._handler, self.histories.sync[self.conversation(*names)]
         while True:
@@ -309,10 +311,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if handler._reported(history.id, history.append, result, reports, remembered) is not None:
                 break
         if isinstance(result, View):
-            log = {} if result is view else {event.id: event for event in view}
-            sent = dict(_records_of(shown_records(result, _FORMAT, history, log) if log else ()))
-            stored = _records_of(shown_records(view, _FORMAT, history) if log else ())
-            return {each: sent.get(each) for each, record in stored if sent.get(each) != record}
+            if result is view:
+                return {}
+            log = {event.id: event for event in view}
+            sent = dict(_records_of(shown_records(result, _FORMAT, history, log)))
+            stored = _records_of(shown_records(view, _FORMAT, history))
+            return {record_id: sent.get(record_id) for record_id, record in stored if sent.get(record_id) != record}
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid, handler._condenser.type))
         return EventActions(compaction=_compacted(history, view, result.action))
@@ -363,16 +367,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _write(
         self, history: History, version: int, records: list[_Values], documents: _Values, shared: Mapping[str, _Values]
     ) -> None:
-        """Append records to a session at a version, with its documents and the changes of the states that it shares,
-        by their conversations: all or none, in one transaction. Raises ``VersionConflict`` and ``ConversationErased``.
+        """Append records to a session at a version, with its documents. ``shared`` are the changes of the states of its
+        app and its user, by their conversations. All are written in one transaction, or none. Raises
+        ``VersionConflict`` and ``ConversationErased``.
         """
         store, together = history._store, list[Appending]()
         for conversation, change in shared.items():
-            of, at, state = self._shared(conversation)
+            other, other_version, state = self._shared(conversation)
             values: _Values = {"state": {**state, **change}}
-            values |= {ATTRIBUTES: self._attributes} if self._attributes and not at else {}
-            work = Documents(store).prepare(of.id, values, at, of._generation)
-            together += [] if work is None else [work]
+            if self._attributes and not other_version:
+                values[ATTRIBUTES] = self._attributes
+            work = Documents(store).prepare(other.id, values, other_version, other._generation)
+            if work is not None:
+                together.append(work)
         Documents(store).append(
             history.id,
             _events(history, version, records),
@@ -396,20 +403,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
-    """Return a condensation as a compaction: of all between two times. Raises ``NoCondensationAvailable``."""
+    """Return a condensation as a compaction, which forgets all messages between two times. It forgets the first run of
+    forgotten messages, shortened where messages of one moment would be separated. Raises ``NoCondensationAvailable``.
+    """
     intervals, summaries = action.forgotten
-    earlier = {summary_id(each.id): each.metadata for each in view.condensations}
-    times: list[tuple[float, float]] = []
+    earlier = {summary_id(condensation.id): condensation.metadata for condensation in view.condensations}
+    times: list[tuple[float, float]] = []  # of each message: a summary covers two times, an event has one
     gone: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
-        told = earlier.get(events[0].id) or dict.fromkeys(_TIMES, (*records, {})[0].get("timestamp", 0))
-        first, last = (float(told.get(name, 0)) for name in _TIMES)
+        span = earlier.get(events[0].id) or dict.fromkeys(_TIMES, (*records, {})[0].get("timestamp", 0))
+        first, last = (float(span.get(name, 0)) for name in _TIMES)
         times.append((first, last))
-        gone.append(all(each.id in summaries or any(a <= each.id <= b for a, b in intervals) for each in events))
+        gone.append(all(event.id in summaries or contains(intervals, event.id) for event in events))
     start = gone.index(True) if any(gone) else 0
     stop = gone.index(False, start) if False in gone[start:] else len(gone)
     while start < stop < len(times) and times[stop - 1][1] >= times[stop][0]:
-        stop -= 1  # what happened at one moment stays together
+        stop -= 1
     while 0 < start < stop and times[start][0] <= times[start - 1][1]:
         start += 1
     if start == stop or times != sorted(times):
@@ -423,26 +432,26 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
 
 
 def _records_of(shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> Iterator[tuple[str, _Values]]:
-    """Yield the records of events, without summaries, with their ids."""
+    """Yield the id and the record of each event that is not a summary."""
     records = (record for events, records in shown if events[0].id >= 0 for record in records)
     return ((record["id"], record) for record in records if "id" in record)
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event in a session that runs, as its model is sent it."""
+    """An event of a running session in the form that the model is sent; ``_whole`` is the stored event."""
 
     _whole: AdkEvent = PrivateAttr()
 
 
-def _sent(event: AdkEvent, told: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event as a model is sent it; ``told`` has what is left of those that are not sent whole. Of calls that
-    are ``waiting``, the SDK still needs all.
+def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
+    """Return an event in the form that a model is sent: see ``_prepared`` for ``changed``. Events with a call that is
+    ``waiting`` stay whole, because the SDK still reads them.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())
-    if whole.id not in told or any(each.id in waiting for each in calls):
+    if whole.id not in changed or any(call.id in waiting for call in calls):
         return whole
-    record = told[whole.id]
+    record = changed[whole.id]
     sent = _Sent.model_construct(**{**dict(whole), "content": None if record is None else _event_of(record).content})
     sent._whole = whole
     return sent
