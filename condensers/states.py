@@ -44,7 +44,7 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for an object that is none. Cost: for a list all its events."""
+    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list all its events."""
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
     if not hasattr(state, "view"):

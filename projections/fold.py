@@ -232,7 +232,7 @@ def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
 
 def _event_of(item: Any) -> Event:
     """Return the event that an item of a history stands for: for a ``Condensation`` its action. Raises ``InvalidEvent``
-    for an item that is none.
+    for any other item.
     """
     if isinstance(item, Event):
         return item

@@ -308,7 +308,7 @@ def _is_packed_alike(stored: Origin, given: Origin) -> bool:
 
 
 def timed_as(stored: Event, given: Event) -> Event:
-    """Return the given event with the time of the stored event, where a difference in time is no difference of events.
+    """Return the given event with the time of the stored event, where only their times differ.
 
     An event that was stored without a time gets one when it is read. An import notes that its source has no times; a
     live recording of the same events does not.

@@ -111,7 +111,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
             key = outcome.key or has_new_key or done.key
             outcome = outcome._replace(key=key, rows=outcome.rows + done.rows, damaged=done.damaged)
             now = database.recorder.query(lambda reader: reader.conversation(found.key))
-            # Another process may have given the conversation another key meanwhile: then begin again.
+            # Another process may have given the conversation another key by now: then begin again.
             if done.damaged or now is None or now.erasure is not None or _has_its_key(database, now, decrypt):
                 return outcome
     except CorruptEvent as error:

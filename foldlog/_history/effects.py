@@ -232,7 +232,7 @@ def record_outcome(
     generation = _unfenced(history)
     try:
         return history._append_result(call, content, is_error, extras, None, generation)
-    except InvalidArgument:  # it looks like parts of a message, and is none
+    except InvalidArgument:  # a list that only looks like the parts of a message
         if isinstance(content, str):
             raise
         return record_outcome(history, call, key, as_json(content), is_error, said, extras)
