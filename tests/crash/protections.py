@@ -588,7 +588,7 @@ if self._is_staged:
         "all parallel calls are recorded before the first of them runs",
         "examples:run_agent",
         Instead("append_reply", "recorded = history.append(foldlog.from_openai(reply)[:1])"),
-        "tests/foldlog/test_interruption.py -k killed_between",
+        "tests/foldlog/test_interruption.py -k killed_in_a_call",
     ),
     "interrupted": Protection(
         "a call that others answered first is not interrupted",

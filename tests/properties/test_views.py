@@ -165,7 +165,12 @@ def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_nev
 
 
 def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
-    calls = units(view.events, view.left_behind).parallel_calls
+    found = units(view.events, view.left_behind)
+    calls = found.parallel_calls
+    of_loops = {place for loop in found.loops for place in loop}
+    abandoned = (each.members for each in calls if each.unanswered and len(each.members) > 1)
+    if any(not of_loops.isdisjoint(members) for members in abandoned):
+        return []  # a cut may part them, and a loop without one of its calls begins or ends elsewhere
     responses = [view[each.members[0]].response_id for each in calls]  # type: ignore[union-attr]
     unanswered = {response for each, response in zip(calls, responses, strict=True) if each.unanswered}
     # A call that was never answered may take along those of a response with the same id.
