@@ -103,9 +103,7 @@ def _counted(folder: Path, count: int) -> str:
             histories[f"{number * 48_271 % 100_003:06}-{number}"].append(
                 [asked, Message(source="agent", content="done", meta=meta)]
             )
-        sums = KeptSums(histories.store)
-        sums.blocks()
-        sums.flush()
+        KeptSums(histories.store).make_of_all()
     return url
 
 

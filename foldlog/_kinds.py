@@ -1,4 +1,4 @@
-"""The words for kinds of events: one word each, in the output, in filters and in what a search finds."""
+"""The words for kinds of events: one word each, in the output, in filters and in a search index."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from foldlog._reports.sizes import CountedTokens, view_tokens
 from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
+from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
 from tests.web_client import asking
@@ -22,12 +23,10 @@ SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    with package.open("memory:") as sample:
-        (imported,) = sample.import_(SAMPLE)
-        sample_events = list(imported.events())
+    (source,) = open_sources([SAMPLE])
     usual = list(usual_history())
     histories = {
-        "sample": sample_events,
+        "sample": source.events(),
         "usual": usual,
         "waiting": usual[:3],
         "hostile": hostile_history(5_000),

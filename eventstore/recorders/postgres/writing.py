@@ -144,7 +144,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             guess.sealed_key,
             guess.mark,
             guess.redactions,
-            guess.pending,
         )
         self._unchecked = True
         self._locked.add(guess.key)

@@ -8,8 +8,7 @@ import sqlite3
 
 import pytest
 
-from foldlog.formats import NotAHistory
-from tests.foldlog.formats.reading import histories_at
+from foldlog.formats import NotAHistory, open_sources
 from tests.foldlog.records import records_of
 
 RECORDS = records_of("copilot-cli")
@@ -28,8 +27,8 @@ def test_the_index_of_sessions_and_other_logs_are_refused(tmp_path):
         for table in ("sessions", "turns"):
             database.execute(f"CREATE TABLE {table} (id)")
     with pytest.raises(NotAHistory, match="import its folder session-state"):
-        histories_at(tmp_path / "session-store.db")
+        open_sources([tmp_path / "session-store.db"])
     log = [{"type": "user.message", "data": {"content": "hi"}, "id": str(number)} for number in range(3)]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in log))
     with pytest.raises(NotAHistory, match="holds no event"):
-        histories_at(tmp_path / "a.jsonl")
+        open_sources([tmp_path / "a.jsonl"])
