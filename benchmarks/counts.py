@@ -38,8 +38,8 @@ SLACK = 1.2
 
 
 class Count(NamedTuple):
-    """What an operation cost; of a batch and of loading, bytecodes per event. ``functions`` and ``files`` are those of
-    foldlog that it ran through, each counted once.
+    """What an operation costs; for a batch and for loading, bytecodes per event. ``functions`` and ``files`` count each
+    function and file of foldlog that it ran through once.
     """
 
     bytecodes: int

@@ -91,8 +91,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a ``type`` that of
-    ``noop``. ``llm_configs`` are the models that it may name. Raises ``InvalidCondenser`` where ``parse_config`` does.
+    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a ``type`` it is the
+    configuration of ``noop``. ``llm_configs`` are the models that it may name. Raises ``InvalidCondenser`` where
+    ``parse_config`` does.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

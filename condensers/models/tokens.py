@@ -1,8 +1,8 @@
 """Count the tokens of the prompts of Views exactly.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
-each rendered message is counted once and its count is kept. The View of a step shares its first messages with that of
-the last step: only the others are counted.
+each rendered message is counted once and its count is kept. The View of a step begins with the messages of the last
+step's View: only the other messages are counted.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     """Return the digest of all events of the log that ``view`` does not show once ``forgotten`` are gone, up to the
     last of these.
 
-    The fold goes on from that of the last condensation, if the memory of the View's past has it. Cost: the events since
-    then, else those of the log. Raises what ``PastLog.events`` raises.
+    The fold goes on from the digest of the last condensation, if the memory of the View's past has it. Cost: the events
+    since then, else all events of the log. Raises what ``PastLog.events`` raises.
     """
     going = {event.id for event in forgotten}
     past, version = view.state.past, view.version
@@ -161,7 +161,7 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
 
 
 def left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events of which the digest ``text`` leaves out a line; empty for another text. Cost: as
-    ``digest_of``.
+    """Return the ids of the events with a line in the whole digest and none in ``text``; empty where ``text`` is no
+    digest. Cost: as ``digest_of``.
     """
     return ids_of(digest_of(view, forgotten)) - ids_in(text) if text.startswith(TITLE) else set()

@@ -136,7 +136,7 @@ class Digest:
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Return the digest of these events, in the order of their ids, after those of this digest, which stays as it
+        """Return this digest continued by these events, which come in the order of their ids. This digest stays as it
         is. Cost: the events, and a copy of this digest's lines.
         """
         digest = replace(
@@ -244,7 +244,7 @@ class Digest:
             self.said = DigestLine(text, event_id)
 
     def _finish(self, denial: str, event_id: int) -> None:
-        """Move the agent's last words before those of the user to what was built: they conclude its work. The user may
+        """Move the agent's last words before a user's message to what was built: they conclude its work. The user may
         deny them at once.
         """
         said = self.lines[Section.SAID]

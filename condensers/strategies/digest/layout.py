@@ -97,7 +97,7 @@ def ids_in(text: str) -> set[int]:
 
 
 def ids_of(digest: Digest) -> set[int]:
-    """Return the ids of the events of which a digest without a limit has a line, names apart."""
+    """Return the ids of the events that have a line in a digest without a limit, not counting names."""
     return {line.event_id for section, lines in _lines(digest).items() for line in lines}
 
 

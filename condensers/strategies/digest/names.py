@@ -40,7 +40,7 @@ def unescaped(text: str) -> str:
 
 
 def is_file(name: str) -> bool:
-    """Return whether a name is that of a file or of a test."""
+    """Return whether a name names a file or a test."""
     return "/" in name or "\\" in name or "::" in name or bool(re.search(r"\w\.[a-z]\w{0,4}\Z|(?i:test)", name))
 
 
