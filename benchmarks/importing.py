@@ -11,9 +11,10 @@ from pathlib import Path
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore
 from benchmarks.workload import history
-from foldlog._importing import import_source
+from foldlog._archive import makes_events
+from foldlog._archive.importing import Import
 from foldlog.eventstore import open_store
-from foldlog.formats import encode, open_sources
+from foldlog.formats import encode
 
 EVENTS = 5_000
 
@@ -32,7 +33,8 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
         raw.close()
         begun = time.perf_counter()
         with open_store(f"sqlite:///{folder}/ours-{n}.db") as store:
-            added = sum(import_source(store, found).added for found in open_sources([source]))
+            (imported,) = Import(makes_events(store), [source])
+            added = store.conversation(imported.conversation).version  # this makes the events
         our_seconds = time.perf_counter() - begun
         if added != count:
             raise AssertionError(f"imported {added} events, by hand {count}")

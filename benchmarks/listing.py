@@ -103,7 +103,9 @@ def _counted(folder: Path, count: int) -> str:
             histories[f"{number * 48_271 % 100_003:06}-{number}"].append(
                 [asked, Message(source="agent", content="done", meta=meta)]
             )
-        KeptSums(histories.store).make_of_all()
+        sums = KeptSums(histories.store)
+        sums.blocks()
+        sums.flush()
     return url
 
 

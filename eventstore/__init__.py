@@ -9,6 +9,7 @@ OpenHands V0 name ids of their source.
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
     documents/                            values beside the events; conversations by attribute
     log/ recorders/                       one conversation in one transaction; rows in a database
+    sources/                              the bytes that an import read, beside a conversation
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
     times.py                              times that come from outside
@@ -40,6 +41,7 @@ from foldlog.eventstore.errors import ConversationHasForks as ConversationHasFor
 from foldlog.eventstore.errors import ConversationNotFound as ConversationNotFound
 from foldlog.eventstore.errors import CorruptEvent as CorruptEvent
 from foldlog.eventstore.errors import DocumentsChanged as DocumentsChanged
+from foldlog.eventstore.errors import EventsNotMade as EventsNotMade
 from foldlog.eventstore.errors import EventStoreError as EventStoreError
 from foldlog.eventstore.errors import HistoryDiverged as HistoryDiverged
 from foldlog.eventstore.errors import IdempotencyConflict as IdempotencyConflict

@@ -8,6 +8,7 @@
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a tombstone is left
     ├── ConversationHasForks   forks need events of it: erase them too, or detach them
+    ├── EventsNotMade          an imported conversation has records without events: open it with foldlog.open
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
@@ -154,6 +155,19 @@ class ConversationHasForks(EventStoreError):
         remedy = "erase them too (with_forks=True), or give each a copy of its past first (detach_forks=True)"
         super().__init__(f"{self.problem}; {remedy}")
         self.conversation, self.forks = conversation, forks
+
+
+class EventsNotMade(EventStoreError):
+    """An imported conversation has records of which no events were made yet, and this store was opened without the
+    formats that make them. Open it with ``foldlog.open``.
+    """
+
+    def __init__(self, conversation: str, pending: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has {pending} records of its source that are no events yet; open the store "
+            f"with foldlog.open, which makes them at the first use"
+        )
+        self.conversation, self.pending = conversation, pending
 
 
 class InvalidEvent(EventStoreError, ValueError):

@@ -81,7 +81,6 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
                 the stored body
     ``bytes``   how many bytes the event took without a trace context, those beside its body included
-    ``record``  that only the record of its source was erased, because it repeated the content of a redacted event
     """
 
     at: datetime
@@ -89,7 +88,6 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     reason: str
     hash: str
     bytes: int
-    record: bool = False
 
 
 # Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of reading 10,000 events.
@@ -427,14 +425,12 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
     ``by``         who did it
     ``reason``     why
-    ``record``     that these events lost only the records of their sources: their content stays
     """
 
     event_ids: tuple[int, ...]
     hashes: tuple[str, ...]
     by: str
     reason: str
-    record: bool = False
     source: Source = "user"
     shown: bool = False
 

@@ -30,7 +30,7 @@ from foldlog.eventstore.log.finding import (
     tombstones_before,
 )
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.importing import Check, ingest
+from foldlog.eventstore.log.importing import Check, extend, ingest
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
@@ -84,6 +84,7 @@ class Store:
         guard: Callable[[ReadTransaction], object] | None = None,
         generation: Generation | None = None,
         together: Sequence[Appending] = (),
+        also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append one event or several, all or none; they get the next ids. Return them as recorded, in order.
 
@@ -95,7 +96,7 @@ class Store:
         exception is raised and nothing is appended. Other writers wait for it. ``generation`` names one conversation of
         this id: once that one is erased, the append raises ``ConversationErased``, even if another conversation has the
         id now. ``together``: appends to others, of ``Documents.prepare``, all or none; none where a key or ``dedupe``
-        finds nothing new.
+        finds nothing new. ``also`` writes what belongs to the events, in their transaction.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -103,11 +104,11 @@ class Store:
         appended; the length of the conversation does not matter.
         """
         work = prepare_append(self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
-        work.together = together
+        work.together, work.also = together, also
         try:
             while True:
                 try:
-                    self._recorder.transact(work, any_thread=work.any_thread and not together)
+                    self._recorder.transact(work, any_thread=work.any_thread and not together and also is None)
                 except origins.NotIndexed:
                     origins.index(self.database, conversation)
                     continue
@@ -134,6 +135,24 @@ class Store:
         returns. Cost: the events given.
         """
         return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project, check))
+
+    def extend(
+        self,
+        conversation: str,
+        events: Sequence[Event | Encoded],
+        *,
+        expected_version: int,
+        also: Callable[[WriteTransaction], object],
+    ) -> int:
+        """Append events that a source has told, with what ``also`` writes in their transaction. Return the version.
+
+        Of the rules for new events, only those about the form of an event apply. The conversation may have records that
+        are no events yet: these are such. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. On
+        disk when it returns. Cost: the events given.
+        """
+        batch = [self._encode(event, finite=False) for event in events]
+        work = partial(extend, self.database, conversation, expected_version, batch, self._project, also)
+        return self._recorder.transact(work)
 
     def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
@@ -196,9 +215,12 @@ class Store:
         """
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
-    def conversation(self, conversation: str) -> ConversationRow:
-        """Return one conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        found = self.database.recorder.query(lambda reader: self.database.find(reader, conversation))
+    def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
+        """Return one conversation as a list shows it, also an erased one; with ``pending`` also one whose source has
+        records without events. Raises ``ConversationNotFound``.
+        """
+        find = partial(self.database.find, conversation=conversation, pending=pending)
+        found = self.database.recorder.query(find)
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]

@@ -30,7 +30,7 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
                StoreDamaged, KeyUnavailable, CannotRedact, ConversationHasForks; LeaseTaken. Of Views:
                NoSuchEvent, NoSuchVersion. Of condensers: InvalidCondenser, NoCondensationAvailable,
-               ModelCallFailed. Of searches: SearchRefused
+               ModelCallFailed.
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
                with their errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
                history), foldlog.commands (for a command of your own); the packages below: foldlog.eventstore,
@@ -41,13 +41,13 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents: _importing/, _seen_files.py, _recording.py
+    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came
     _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py                       what is in a value of JSON, at any depth
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
-    _reports/ _search/               figures, audits and search; _derived.py: the rule for what follows a store;
+    _reports/ _search.py              figures, audits and search; _derived.py: the rule for what follows a store;
                                      _follower.py: in a thread; _whole_file.py
 """
 
@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from foldlog._maintenance import Verdict as Verdict
     from foldlog._reports.stats import Stats as Stats
     from foldlog._search import Hit as Hit
-    from foldlog._search import SearchRefused as SearchRefused
     from foldlog.condensers import LLM as LLM
     from foldlog.condensers import AgentModel as AgentModel
     from foldlog.condensers import Condensation as Condensation
@@ -164,7 +163,7 @@ _NAMES = {
     "foldlog._maintenance": (
         "BackedUp Maintenance Moved Published RedactionReceipt Rekeyed UnequalConversation Vacuumed Verdict"
     ),
-    "foldlog._search": "Hit SearchRefused",
+    "foldlog._search": "Hit",
     "foldlog._reports.stats": "Stats",
     "foldlog._history.recall": "RecallTool",
     "foldlog._history.lease": "Lease LeaseTaken",

@@ -1,4 +1,5 @@
-"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports and comparisons.
+"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports and comparisons; and
+those from which it imported what was erased.
 
 The store keeps each of them under a name, like a read model that has reached the position at which it was written: what
 is erased or redacted later names it in ``unconfirmed``. One that is not in its place any more is named once, and then
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -64,6 +65,39 @@ def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: s
                     confirm(store, each, None)
             if is_written:
                 confirm(store, name, position)
+
+
+def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
+    """Note the files from which conversations were imported, before these are erased: nothing else names the files from
+    then on. Return the names that are new.
+    """
+    of, position = json.dumps([*conversations], ensure_ascii=False), store.database.last_position
+    names = (f"{_source_kind(path)} of {of} {path}" for path in dict.fromkeys(paths))
+    known = {*read_models(store)}
+    new = [name for name in names if name not in known]
+    for name in new:
+        confirm(store, name, position)
+    return new
+
+
+def erased_sources(store: Store) -> dict[str, list[str]]:
+    """Return the files that ``note_sources`` noted and that are there, by the conversations."""
+    found: dict[str, list[str]] = {}
+    for name in read_models(store):
+        match = _FILE.fullmatch(name)
+        if match is not None and match["ids"] and name.startswith("imported ") and not is_gone(name):
+            for conversation in json.loads(match["ids"]):
+                found.setdefault(conversation, []).append(match["path"])
+    return found
+
+
+def source_name(path: str) -> str:
+    """Return the name of a file or folder from which something was imported."""
+    return f"{_source_kind(path)} {path}"
+
+
+def _source_kind(path: str) -> str:
+    return f"imported {'folder' if os.path.isdir(path) else 'file'}"
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:

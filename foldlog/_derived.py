@@ -38,13 +38,12 @@ REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
 
 class Removal(NamedTuple):
     """What was erased: all events of a conversation at positions before ``position``; with ``ids``, the content of
-    these; with ``is_record``, of these only the records of their sources.
+    these.
     """
 
     conversation: str
     position: int
     ids: frozenset[int] | None = None
-    is_record: bool = False
 
     def covers(self, recorded: Recorded) -> bool:
         return recorded.position < self.position and (self.ids is None or recorded.event.id in self.ids)
@@ -209,10 +208,8 @@ def removals_of(batch: Iterable[Recorded | CorruptEvent]) -> list[Removal]:
         match one.event:
             case Erased():
                 removals.append(Removal(one.conversation, one.position))
-            case RedactionCopied(event_ids=ids):
+            case RedactionCopied(event_ids=ids) | Redaction(event_ids=ids):
                 removals.append(Removal(one.conversation, one.position, frozenset(ids)))
-            case Redaction(event_ids=ids, record=is_record):
-                removals.append(Removal(one.conversation, one.position, frozenset(ids), is_record))
     return removals
 
 

@@ -198,14 +198,17 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. ``unread`` damaged
-    events are not in the index.
+    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. Of the
+    ``conversations``, ``read`` were read until there were enough hits, or the time was over; ``unread`` names those
+    that could not be.
     """
 
     words: str
     hits: tuple[HitDocument, ...]
     more: bool
-    unread: int
+    read: int
+    conversations: int
+    unread: tuple[str, ...]
 
 
 class HeadDocument(OfVersion, frozen=True, kw_only=True):
@@ -258,12 +261,13 @@ class ProblemDocument(Document, frozen=True, kw_only=True):
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):
-    """``foldlog backup``."""
+    """``foldlog backup``. ``records`` counts those of sources that are no events yet."""
 
     file: str
     bytes: int
     conversations: int
     events: int
+    records: int
     findings: tuple[ProblemDocument, ...]
 
 
@@ -662,6 +666,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
     kept: str | None
     conversations: int
     events: int
+    records: int
     erased_since: tuple[str, ...]
     redacted_since: tuple[str, ...]
 
@@ -676,18 +681,18 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one history. ``taken_back`` are events, without bookkeeping, that the ``added`` ones replace; one
-    that is ``older`` than what was imported takes nothing back. ``version`` is the conversation's version afterwards; 0
-    if the conversation does not exist or the history was ``refused`` as a whole.
+    """The outcome of one source: of its ``records``, ``added`` are new. ``forked_at`` is the first record that differs
+    from what was imported before, where the source became a fork now; one that is ``older`` adds nothing. One that was
+    ``refused`` has a finding that says why.
     """
 
     path: str
     conversation: str
     format: str
     added: int
-    taken_back: int
+    records: int
+    forked_at: int | None
     older: bool
-    version: int
     refused: bool
     findings: tuple[str, ...]
     findings_count: int
@@ -937,14 +942,14 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog redact``: the events that were found, those of which only the ``records`` of their source go, the
-    receipts, and what stays, and why.
+    """``foldlog redact``: the events that were found, the conversations whose sources hold the text ``beside`` their
+    records, the receipts, and what stays, and why.
 
     ``holders`` names what may still hold the content, as far as the store knows.
     """
 
     found: tuple[MatchDocument, ...]
-    records: tuple[MatchDocument, ...]
+    beside: tuple[str, ...]
     receipts: tuple[RedactedDocument, ...]
     stay: tuple[ProblemDocument, ...]
     holders: tuple[str, ...]

@@ -58,7 +58,7 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Keeps the search index or an audit database up to date in a thread of its own. A context manager, which closes
+    """Keeps an audit database up to date in a thread of its own. A context manager, which closes
     it and leaves the store open. Other processes may change it at the same time. Cost: the events that are new.
     """
 

@@ -1,4 +1,4 @@
-"""The words for kinds of events: one word each, in the output, in filters and in a search index."""
+"""The words for kinds of events: one word each, in the output, in filters and in what a search finds."""
 
 from __future__ import annotations
 

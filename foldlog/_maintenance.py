@@ -14,13 +14,22 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from foldlog._archive.redacting import events_of_records, redact_records, source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
-from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
-from foldlog._formats.packing import events_of, place_of
+from foldlog._copies import (
+    is_a_copy,
+    is_gone,
+    may_hold,
+    note_sources,
+    noted,
+    path_in,
+    read_models,
+    source_name,
+    stores_in,
+    told,
+)
 from foldlog._reports.sums import KeptSums
 from foldlog._reports.unreadable import sound
-from foldlog._search.index import erase_from_index, remove_index, still_in_index
-from foldlog._seen_files import keep_source, note_sources, source_files
 from foldlog._whole_file import whole_file
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
@@ -44,7 +53,6 @@ from foldlog.eventstore import (
     check_text,
     confirm,
     from_microseconds,
-    has_content,
     newest_documents,
     open_store,
     recent_conversations,
@@ -98,12 +106,9 @@ class Maintenance:
         """Yield each history as its stored events are encrypted and compressed again with the settings of this store;
         nothing happens until you iterate. See ``maintenance.rekey.rekey``.
 
-        With keys, the search index is removed first: it would keep the texts as plain text. The last result names
-        what else does (``plain``).
+        With keys, the last result names what else does (``plain``).
         """
         has_keys = self._store.database.settings.keys is not None
-        if has_keys:
-            remove_index(self._store)
         for each in rekey.rekey(self._store, *and_companions(self._store, conversations), decrypt=decrypt):
             is_last = has_keys and not decrypt and each.bytes_pending is not None
             yield each._replace(plain=in_plain_text(self._store)) if is_last else each
@@ -117,16 +122,10 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space, and remove the bytes of what was erased and the remains of interrupted operations, in the
-        search index too. Cost: the whole store and its search index, rewritten. See ``maintenance.backup.vacuum``.
+        """Reclaim disk space, and remove the bytes of what was erased and the remains of interrupted operations.
+        Cost: the whole store, rewritten. See ``maintenance.backup.vacuum``.
         """
-        try:
-            erase_from_index(self._store)
-        finally:  # on PostgreSQL the tables of the index are vacuumed with the others
-            vacuumed = backup.vacuum(self._store, on_progress)
-        # Last: what is erased from now on leaves its mark in the store, so another vacuum follows.
-        erase_from_index(self._store, and_bytes=True)
-        return vacuumed
+        return backup.vacuum(self._store, on_progress)
 
     def retain(
         self,
@@ -143,10 +142,10 @@ class Maintenance:
         yield the row of each, and erase nothing.
 
         A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
-        copy of the shared events), a new event, or a worker with its lease: it is erased later. In a SQLite file and
-        its search index the bytes stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what
-        ``Histories.erase`` and ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list
-        of conversations, and the events of those erased.
+        copy of the shared events), a new event, or a worker with its lease: it is erased later. In a SQLite file the
+        bytes stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what ``Histories.erase``
+        and ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list of conversations,
+        and the events of those erased.
         """
         given: object = age
         if not isinstance(given, timedelta) or given < timedelta():
@@ -306,34 +305,34 @@ def erased(
                 yield row, reason_to_stay
                 continue
             forks = and_forks(store, [row], gone)[:0:-1]
-            sources = source_files(store, [row, *forks])
+            sources = source_files(store, [each.id for each in (row, *forks)])
             origins = forked_from(store, row.id)
             its = [*forks, row] if with_forks else [row]
+            noted_now: list[str] = []
             try:
                 if not dry_run:
-                    note_sources(store, its)
+                    paths = chain.from_iterable(sources.values())
+                    noted_now = note_sources(store, paths, [each.id for each in (row, *forks)])
                     tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
                     its = [store.conversation(each.id) for each in its[:-1]]
                     its = [*(each for each in its if each.erased_at is not None), tombstone]  # others were detached
                 elif forks and not (with_forks or detach_forks):
                     raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
             except (ConversationHasForks, VersionConflict) as error:
+                for name in noted_now:
+                    confirm(store, name, None)
                 yield row, error
                 continue
-            if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
-                for fork in forks:
-                    keep_source(store, fork.id, sorted({*sources.get(fork.id, ()), *sources[row.id]}))
             gone |= {each.id for each in its}
             beside = companions(store, *(each.id for each in its))
             left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
             kept = [f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None]
             agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
             its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
-            index = () if dry_run else still_in_index(store)
             for each in its:
                 names = each.unconfirmed
                 if not dry_run:
-                    names = (*holders(store, names, {each.id}, sources.get(each.id, ())), *index)
+                    names = holders(store, names, {each.id}, sources.get(each.id, ()))
                 yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         cleared(store)
@@ -350,36 +349,38 @@ def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
 def redacted(
     store: Store, conversation: str, event_ids: Sequence[int], *, reason: str, by: str | None, with_summaries: bool
 ) -> RedactionReceipt:
-    """Redact events, with all that may repeat their content: see ``History.redact``. The caller removes the content
-    from the search index.
-    """
+    """Redact events, with all that may repeat their content: see ``History.redact``."""
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
     unread: list[str] = []
     named = {conversation: asked_for(store, conversation, event_ids)}
     asked = {event.id for event in named[conversation]}
-    of_records: dict[tuple[str, int], list[Event]] = {}
-    redact_with = partial(redact.redact, store, conversation, event_ids[0], reason=reason, by=by, complete=False)
+    redact_with = partial(
+        redact.redact,
+        store,
+        conversation,
+        event_ids[0],
+        reason=reason,
+        by=by,
+        complete=False,
+        also=redact_records(store),
+    )
     receipt: RedactionReceipt | None = None
     chosen: set[tuple[str, int]] = set()
     while True:  # until others have appended nothing that has to go too
         named = all_that_goes(store, named, unread, with_summaries=with_summaries)
-        records = records_that_go(store, shown_by(store, named), unread, of_records)
         others = {name: [each.id for each in its] for name, its in named.items()}
-        ids = {name: [*others.get(name, ()), *records.get(name, ())] for name in {**others, **records}}
-        now = {(name, each) for name, its in ids.items() for each in its}
+        now = {(name, each) for name, its in others.items() for each in its}
         if receipt is not None and now <= chosen:
             break
         chosen |= now
         touched = {conversation}
-        for name, its in ids.items():
+        for name, its in others.items():
             with suppress(ConversationErased):  # since it was found
                 touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
-        sources = source_files(store, [*map(store.conversation, sorted(touched))])
+        sources = source_files(store, sorted(touched))
         others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in asked)]
-        after = redact_with(others=others, records=records)
+        after = redact_with(others=others)
         receipt = after._replace(position=receipt.position) if receipt and after.position is None else after
-    for name, paths in sources.items():
-        keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
     lost = documents_lost(store, conversation, receipt.event_ids)
@@ -407,10 +408,11 @@ def cleared(store: Store) -> bool:
 def all_that_goes(
     store: Store, named: Mapping[str, Sequence[Event]], unread: list[str], *, with_summaries: bool
 ) -> dict[str, list[Event]]:
-    """Return these events of conversations and all events whose content goes with theirs: copies of them
-    (``with_twins``), and with summaries the condensations that may quote them, in forks too, and copies of these.
+    """Return these events of conversations and all events whose content goes with theirs: those of the same records of
+    a source and copies of them (``with_copies``), and with summaries the condensations that may quote them, in forks
+    too, and copies of these.
     """
-    goes = with_twins(store, named, unread)
+    goes = with_copies(store, with_records(store, named), unread)
     if not with_summaries:
         return goes
     for name, events in shown_by(store, goes).items():
@@ -419,45 +421,31 @@ def all_that_goes(
         own = [each for each in quotes if each.id >= begins and each.id not in known]
         if own:
             goes.setdefault(name, []).extend(own)
-    return with_twins(store, goes, unread)
+    return with_copies(store, with_records(store, goes), unread)
 
 
-def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
-    """Return these events of conversations, and those that an import took back of the same records of a source: no View
-    shows them; of one that it took back, also those that stand; and those of companions that repeat their content. Of
-    these, one that cannot be read is named in ``unread``. Cost: the structural events; the events of a conversation
-    that has companions, or of which an import took events back; those of companions.
+def with_records(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
+    """Return these events, and those that came of the same records: see ``events_of_records``."""
+    ids = events_of_records(store, {name: [each.id for each in events] for name, events in named.items()})
+    found = {name: {each.id: each for each in events} for name, events in named.items()}
+    for name, its in ids.items():
+        there = found.setdefault(name, {})
+        for missing in sorted(its - there.keys()):
+            there |= {each.id: each for each in store.events(name, missing, missing + 1) if can_be_redacted(each)}
+    return {name: [*events.values()] for name, events in found.items()}
+
+
+def with_copies(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
+    """Return these events of conversations, and those of companions that repeat their content. Of these, one that
+    cannot be read is named in ``unread``. Cost: the events of a conversation that has companions; those of companions.
     """
     found = {name: [*events] for name, events in named.items()}
     for name, events in named.items():
-        row, known = store.conversation(name), {event.id for event in events}
+        row = store.conversation(name)
         own = [event for event in events if event.id >= (row.parent_version or 0) and can_be_redacted(event)]
-        twins = [each for each in _twins(store, row, own) if each.id not in known]
-        found[name] += twins
-        for beside, copies in _copies_beside(store, row, [*own, *twins], unread):
+        for beside, copies in _copies_beside(store, row, own, unread):
             found[beside] = [*{each.id: each for each in (*found.get(beside, ()), *copies)}.values()]
     return found
-
-
-def _twins(store: Store, row: ConversationRow, gone: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events that an import took back of the same records as these; of one of these that it took back, also
-    those that stand; and these.
-    """
-    from foldlog._formats.rewritten import is_replacing, standing_in
-    from foldlog._matching import twin_keys
-
-    structural = store.query(row.id, lambda read: [*read.structural_events(0, read.version)])
-    imported = [each for each in gone if each.origin is not None]
-    if not (imported and any(map(is_replacing, structural))):
-        return
-    stands = standing_in(structural, row.version)
-    keys = {key for event in imported for key in twin_keys(event)}
-    of_replaced = {key for event in imported if not stands(event) for key in twin_keys(event)}
-    for each in _readable(store, row, row.parent_version or 0, []):
-        if each.origin and has_content(each):
-            twin_of = of_replaced if stands(each) else keys
-            if not twin_of.isdisjoint(twin_keys(each)):
-                yield each
 
 
 def _copies_beside(
@@ -503,55 +491,21 @@ def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, li
     return shown
 
 
-def records_that_go(
-    store: Store,
-    shown: Mapping[str, Sequence[Event]],
-    unread: list[str],
-    of_records: dict[tuple[str, int], list[Event]],
-) -> dict[str, list[int]]:
-    """Return the events whose packed records may repeat the content of those that these conversations show, and go with
-    them. ``of_records`` keeps the records of the shown events for a call after a redaction has taken them. An event
-    that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking their records.
-    """
-    from foldlog._matching import damage_noted, records_with
-
-    imported = {
-        name: its
-        for name, events in shown.items()
-        if (its := [event for event in events if event.origin is not None and can_be_redacted(event)])
-    }
-    records: dict[str, list[int]] = {}
-    for row in [*map(store.conversation, imported)]:  # all as they are now: what is appended from now on is later
-        with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
-            firsts = {(row.id, event.id - place_of(event)) for event in imported[row.id]}
-            of_records |= {each: _of_record(store, *each) for each in firsts - of_records.keys()}
-            of_gone = [event for each in firsts for event in of_records[each]]
-            own = _readable(store, row, row.parent_version or 0, unread)
-            records[row.id] = records_with(imported[row.id], of_gone, own, damage_noted(row.id, unread))
-    return records
-
-
-def _of_record(store: Store, conversation: str, first: int) -> list[Event]:
-    """Return the events of the record that begins with an event; none where one of them cannot be read."""
-    with suppress(CorruptEvent):
-        for event in store.events(conversation, max(0, first), max(0, first) + 1):
-            return [*store.events(conversation, event.id, event.id + events_of(event))]
-    return []
-
-
 def holders(
     store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, sources: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
     models and the files that foldlog wrote of them, the former files that restores kept, and the files and folders
-    ``sources``; for the search index, see ``still_in_index``.
+    ``sources``.
     """
-    known = (name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path)
-    there = [told(store, name) for name in known]  # a backup knows itself
+    known = [name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path]
+    noted_sources = {name: path_in(name) for name in known if name.startswith("imported ")}
+    there = [told(store, name) for name in known if name not in noted_sources]  # a backup knows itself
+    for name in filter(is_gone, noted_sources):
+        told(store, name)
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    paths = filter(os.path.exists, dict.fromkeys(sources))
-    files = (f"imported {'folder' if os.path.isdir(path) else 'file'} {path}" for path in paths)
-    return (*there, *(f"former file {path}" for path in former), *files)
+    paths = filter(os.path.exists, dict.fromkeys((*noted_sources.values(), *sources)))
+    return (*there, *(f"former file {path}" for path in former), *map(source_name, paths))
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:
@@ -570,7 +524,7 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
     """Return what may still hold events of a store with keys as plain text: what ``holders`` names, but the stores in
     which nothing is plain. Cost: a look-up for each of them, and for each conversation of those stores.
     """
-    names = (*holders(store, read_models(store)), *still_in_index(store))
+    names = holders(store, read_models(store))
     keys = store.database.settings.keys
     encrypted = {path for path in stores_in(names) if not _is_plain(path, keys)}
     return tuple(name for name in names if path_in(name) not in encrypted)

@@ -22,27 +22,24 @@ from re import _parser  # type: ignore[attr-defined]  # the parser of the standa
 from typing import Any
 from unicodedata import combining, normalize
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
+from foldlog._archive.stored import Records, beside_records, stored_records
 from foldlog._compressed import ZSTD, unpacked
 from foldlog._copies import path_in, stores_in
 from foldlog._formats.files.found import files_below
-from foldlog._formats.packing import place_of
-from foldlog._formats.past import is_of, recorded
 from foldlog._open_files import open_database, parts_of
 from foldlog._page.report import texts_of_page
-from foldlog._search.index import index_path
 from foldlog._values import named_in, values_in
 from foldlog.condensers.prompts.rendering import unescaped
 from foldlog.eventstore import (
-    Action,
+    ConversationRow,
     DocumentChanges,
     Documents,
     Event,
+    EventsNotMade,
     EventStoreError,
     InvalidArgument,
-    InvalidEvent,
-    Observation,
     Store,
     SystemMessage,
     VersionConflict,
@@ -62,13 +59,7 @@ _NAMES = frozenset((*_KEPT, "origin", "meta", "name", "tool", "call_id", "respon
 """Fields whose texts say nothing of the content: a redaction keeps them, or they are in many records."""
 _REPEATED_MIN = 8
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
-_PART, _KNOWN_STEP = 64, 15
-"""Texts are compared by parts of this length. Those of the content, which are held in memory, begin at each 15th
-character of a text, those of a record at each: of 78 equal characters in a row, a part of the one is one of the other.
-"""
 _BASE64, _URL_SAFE = re.compile(r"[A-Za-z0-9+/_-]{12,}"), str.maketrans("+/", "-_")
-_LINE_MARKS = re.compile(r"^(?:[ \t]*(?:\d+[→|:\t-]|[+-]))+", re.MULTILINE)
-"""What a tool writes before the lines of a file: their numbers, and which were added."""
 
 Holds = Callable[[str], object]
 """Returns whether a text holds what is searched for."""
@@ -147,7 +138,7 @@ def events_with(
     unread: list[str],
 ) -> list[Event]:
     """Return the events from ``start`` on that hold a match, the later changes of the documents that they hold, and the
-    first event of each record of an import that holds one and does not go with these. Without a pattern: all but system
+    first event of each record of an import that holds one. Without a pattern: all but system
     prompts and documents. With ``before``: only events that were recorded before it. Redacted events are left out,
     unless ``redacted``: then no record goes. A record that cannot be unpacked is named in ``unread``.
 
@@ -170,16 +161,20 @@ def events_with(
             found[event.id] = event
         if event.origin is not None:
             formats.add(event.origin.format)
-    begins = store.conversation(conversation).parent_version or 0  # no event before it is redacted here
-    own = [each for each in found.values() if each.id >= begins and can_be_redacted(each) and not redacted]
-    for format in formats:
-        gone = [each for each in own if is_of(each, format)]
-        note = damage_noted(conversation, unread)
-        known = {*found, *(records_with(gone, (), store.events(conversation, begins), note) if gone else ())}
-        for record, (first, *_) in recorded(format, events(), note):
-            if first.id not in known and _has(holds, record):
-                found[first.id] = first
+    if formats and not redacted:
+        begins = store.conversation(conversation).parent_version or 0  # no event before it is redacted here
+        for first, record in Records(store, conversation).all():
+            if first >= begins and first not in found and _has(holds, record):
+                found |= {each.id: each for each in store.events(conversation, first, first + 1) if has_content(each)}
     return [found[event_id] for event_id in sorted(found)]
+
+
+def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
+    """Return the conversation whose source holds a match beside its records: this one, or of a fork its parent. None
+    where there is no match.
+    """
+    name, texts = beside_records(store, conversation)
+    return name if _has(holds, texts) else None
 
 
 class _Changes:
@@ -206,71 +201,12 @@ class _Changes:
         return is_found
 
 
-def damage_noted(conversation: str, unread: list[str]) -> Callable[[InvalidEvent], object]:
-    """Return a function that names a record that cannot be unpacked in ``unread``."""
-    return lambda error: unread.append(f"conversation {conversation!r}, {error}")
-
-
-def records_with(
-    gone: Sequence[Event],
-    of_gone: Iterable[Event],
-    events: Iterable[Event],
-    on_damage: Callable[[InvalidEvent], object] | None = None,
-) -> list[int]:
-    """Return the ids of those of these events whose packed records may repeat the content of imported events: they were
-    made of the same record, they belong to the same response or call, or the record holds a text, or a part of a long
-    one, that its own events do not show. A text that they show can be read as long as they have their content. The
-    content is what events tell, and the texts of several lines in their records: ``of_gone`` are the events of these.
-
-    Cost: the events, and unpacking their records.
-    """
-    texts = {text for event in gone for _, text in _content(event) if len(text) >= _REPEATED_MIN}
-    calls = {name for event in gone for name in _calls(event)}
-    ids = {event.id for event in gone}
-    near, origin = ids | {event.cause for event in gone}, gone[0].origin
-    format = "" if origin is None else origin.format
-    parts = {*_parts_in(texts, _KNOWN_STEP)}
-    for record, made in recorded(format, of_gone, on_damage):
-        kept = {*_parts_in((text for text in _texts(record) if "\n" in text), _KNOWN_STEP)}
-        parts |= kept - _parts_among(kept, [_without_record(each) for each in made if each.id not in ids])
-    found: list[int] = []
-    for record, made in recorded(format, events, on_damage):
-        shown = [*map(_without_record, made)]
-        if (
-            any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
-            or ((held := _among(texts, record)) and held - _among(held, shown))
-            or ((held := _parts_among(parts, record)) and held - _parts_among(held, shown))
-        ):
-            found.append(made[0].id)
-    return [each for each in found if each not in ids]
-
-
-def that_say(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
-    """Return the ids of those of these imported events that say themselves what one of the others said: a text of
-    several words, or all its texts. Fewer than some 16 characters are a word or two, which many events say.
-    """
-    texts_of_each = [{text for _, text in _content(event) if len(text) >= _REPEATED_MIN} for event in gone]
-    words = [{text} for texts in texts_of_each for text in texts if " " in text.strip()]
-    said = [texts for texts in (*words, *texts_of_each) if sum(map(len, texts)) >= 2 * _REPEATED_MIN]
-    held = [(event.id, [text for _, text in _content(event)]) for event in events if event.origin is not None]
-    return [event_id for event_id, own in held if any(_among(texts, own) == texts for texts in said)]
-
-
 def _content(event: Event) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers that a redaction of the event takes, each after the name of its part."""
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
         values[""] = loads(str(values.get("arguments", "")))
     return named_in(values)
-
-
-def twin_keys(event: Event) -> set[tuple[Any, ...]]:
-    """Return what an imported event has in common with another reading of the same record of its source: the id there,
-    and the content.
-    """
-    texts, origin = (*_content(replace(event, cause=None)),), event.origin
-    named = () if origin is None or origin.id is None else (origin.format, repr(origin.id), place_of(event))
-    return {(type(event), *each) for each in (texts if has_content(event) else (), named) if each}
 
 
 def texts_of(gone: Iterable[Event], stay: Iterable[Event]) -> set[tuple[str, str]]:
@@ -299,38 +235,6 @@ def _said(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
     return (pair for each in said if has_content(each) for pair in _content(each))
 
 
-def _calls(event: Event) -> set[str | None]:
-    """Return the ids of the call and of the response that an event belongs to."""
-    if isinstance(event, Action):
-        return {event.call_id, event.response_id} - {None}
-    return {event.call_id} - {None} if isinstance(event, Observation) else set()
-
-
-def _among(texts: Collection[str], value: Any) -> set[str]:
-    """Return which of these texts a value holds."""
-    held = "\0".join(_texts(value)) if texts else ""
-    return {text for text in texts if text in held}
-
-
-def _parts_among(parts: Collection[str], value: Any) -> set[str]:
-    """Return which of these parts of texts a value holds."""
-    return {part for part in _parts_in(_texts(value)) if part in parts} if parts else set()
-
-
-def _parts_in(texts: Iterable[str], step: int = 1) -> Iterator[str]:
-    """Yield the parts of long texts, without the marks of lines, and with one space for all white space in a row. A
-    text that is one word is a path or an id, which many records hold.
-    """
-    for text in texts:
-        words = _LINE_MARKS.sub("", text).split() if len(text) >= _PART else ()
-        plain = " ".join(words) if len(words) > 1 or not text.isascii() else ""
-        yield from (plain[at : at + _PART] for at in range(0, len(plain) - _PART + 1, step))
-
-
-def _without_record(event: Event) -> list[Any]:
-    return _without_kept(replace(event, origin=None))
-
-
 def keep_documents(store: Store, conversation: str, gone: Collection[int], holds: Holds) -> None:
     """Append the newest values of documents that stand in events to be redacted, unless they hold a match themselves.
     Other writers may append at the same time.
@@ -357,14 +261,14 @@ def keep_documents(store: Store, conversation: str, gone: Collection[int], holds
 def files_with(
     store: Store, holds: Holds, names: Sequence[str], sources: Sequence[str], *, with_store: bool = True
 ) -> Iterator[tuple[str, EventStoreError | None]]:
-    """Yield the files that hold the bytes of a match: the store's own, its search index, those with these ``names``,
+    """Yield the files that hold the bytes of a match: the store's own, those with these ``names``,
     and ``sources``, of a folder those below it. What is compressed or encrypted is not found, but for the texts of a
     page, and the events of a backup that can be opened without more keys than the environment's: for one that cannot be
     read, yield why. Cost: these files.
     """
     own: list[str] = []
     if store.path is not None and with_store:
-        own = [store.path, f"{store.path}-wal", index_path(store) or ""]
+        own = [store.path, f"{store.path}-wal"]
     below = (path for each in sources for path in files_below(each))
     paths = (*own, *map(path_in, names), *sources, *sorted(below))
     stores = {*stores_in(names)}
@@ -392,8 +296,22 @@ def is_json(path: str) -> bool:
 
 def _store_has(path: str, holds: Holds) -> bool:
     with open_store(f"{as_url(path)}?mode=ro") as store:
-        names = [row.id for row in store.iter_conversations() if row.erased_at is None]
-        return any(events_with(store, name, holds, redacted=True, unread=[]) for name in names)
+        rows = (row for row in store.iter_conversations() if row.erased_at is None)
+        return any(_conversation_has(store, row, holds) for row in rows)
+
+
+def _conversation_has(store: Store, row: ConversationRow, holds: Holds) -> bool:
+    """Return whether the records of a conversation's source hold a match, or its events do: where none is made yet, all
+    that it has are records.
+    """
+    if any(_has(holds, record) for record in stored_records(store, row.id)):
+        return True
+    try:
+        return bool(events_with(store, row.id, holds, redacted=True, unread=[]))
+    except EventsNotMade:
+        if row.version:
+            raise
+        return False
 
 
 def _parts(path: str) -> Iterator[bytes]:

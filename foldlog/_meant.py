@@ -22,8 +22,8 @@ class Meant(Database):
         vars(self).update(vars(database))
         self.id, self.generation = conversation, Generation()
 
-    def find(self, reader: Reader, conversation: str) -> Conversation | None:
-        found, key = super().find(reader, conversation), self.generation.key
+    def find(self, reader: Reader, conversation: str, *, pending: bool = False) -> Conversation | None:
+        found, key = super().find(reader, conversation, pending=pending), self.generation.key
         if conversation != self.id or found is None or found.key == key:
             return found
         if key is not None:  # another conversation has the id

@@ -61,10 +61,6 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         _WARNING,
         "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",
     ),
-    "foldlog.follower.left_out": (
-        _WARNING,
-        "conversation %(conversation)r: %(events)d events are not in the search index: %(problem)s",
-    ),
     "foldlog.lease.taken_over": (
         _WARNING,
         "conversation %(conversation)r: %(worker)r takes over from %(former)r, which did not renew its lease in time",

@@ -20,9 +20,6 @@ from benchmarks import pictures
 from foldlog import Histories, History, Maintenance
 from foldlog._cli import main
 from foldlog._formats import registry
-from foldlog._importing import import_source
-from foldlog.eventstore import open_store
-from foldlog.formats import open_sources
 from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
@@ -94,9 +91,8 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "FORMATS", dict(registry.FORMATS))  # a page registers a format
     if page in WITH_A_HISTORY:
-        with open_store("history.db") as store:
-            (source,) = open_sources([ROOT / "foldlog/sample/tidewatch.jsonl"])
-            import_source(store, source, "c1")
+        with Histories("history.db") as histories:
+            histories.import_(ROOT / "foldlog/sample/tidewatch.jsonl", conversation="c1")
     names = {"__name__": "example"}
     for number, code in enumerate(_blocks(page), 1):
         if page in WITH_A_HISTORY and code.startswith(("from ", "import ")):  # it can be copied alone

@@ -9,7 +9,7 @@ that version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store, prepare_append
@@ -81,6 +82,7 @@ class Documents:
         generation: Generation | None = None,
         dedupe: Literal["origin"] | None = None,
         together: Sequence[Appending] = (),
+        also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
@@ -109,6 +111,7 @@ class Documents:
                     dedupe=dedupe,
                     guard=guard,
                     together=together,
+                    also=also,
                 )
             except DocumentsChanged:  # another writer changed or redacted a document
                 if together:

@@ -63,6 +63,8 @@ class Appending(Struct, eq=False):
     generation: Generation | None
     any_thread: bool
     together: Sequence[Appending] = ()
+    also: Callable[[WriteTransaction], object] | None = None
+    """Writes what belongs to the events, in their transaction."""
     met: int | None = None
     """The key of the conversation that it appended to."""
     earlier: tuple[Recorded, ...] | None = None
@@ -112,6 +114,8 @@ class Appending(Struct, eq=False):
         for event in decided:
             if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
+        if self.also is not None:
+            self.also(writing)
         writing.end()
         for other in self.together:  # last: one to this conversation goes on behind these events
             other(transaction)

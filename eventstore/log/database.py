@@ -15,7 +15,7 @@ from weakref import ref
 from msgspec import Struct, structs
 
 from foldlog.eventstore.arguments import to_microseconds
-from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
+from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, KeyUnavailable
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
@@ -144,11 +144,20 @@ class Database:
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
-    def find(self, reader: Reader, conversation: str) -> Conversation | None:
+    def find(self, reader: Reader, conversation: str, *, pending: bool = False) -> Conversation | None:
         """Return the conversation with this id, its salt decrypted where its key is given.
 
-        Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
+        Raises ``EventsNotMade`` for one whose source has records without events, unless ``pending``: the recorder has
+        them made then and runs the work again. So every read, append and fork finds a whole conversation, and no caller
+        has to remember to make events. Raises ``CorruptEvent`` where its columns cannot be what was written, or its
+        mark is of another state.
         """
+        found = self._found(reader, conversation)
+        if found is not None and found.pending and not pending:
+            raise EventsNotMade(conversation, found.pending)
+        return found
+
+    def _found(self, reader: Reader, conversation: str) -> Conversation | None:
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
         era = reader.era(self.known)

@@ -94,7 +94,7 @@ def _decoded(
         rows = known.codec.decoded(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows
-    found = database.find(reader, conversation)
+    found = database.find(reader, conversation, pending=True)
     if found is None:
         problem = b"the conversation that it belongs to does not exist"
         return [row._replace(encoding=DAMAGED, body=problem) for row in stored]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import numbered
-from foldlog.eventstore.errors import HistoryDiverged, StoreUnavailable, VersionConflict
+from foldlog.eventstore.errors import ConversationNotFound, HistoryDiverged, StoreUnavailable, VersionConflict
 from foldlog.eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
@@ -34,6 +34,7 @@ from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
+    begun,
     chained,
     dense_rows,
     from_microseconds,
@@ -218,6 +219,32 @@ def ingest(
             writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))
         writer.publish(last.version)
     return writer.added, last.version
+
+
+def extend(
+    database: Database,
+    conversation: str,
+    version: int,
+    batch: Sequence[Encoded],
+    project: Project,
+    also: Beside,
+    transaction: Transaction,
+) -> int:
+    """Append events of a source to a conversation that has begun, and what ``also`` writes. Return the version."""
+    found = begun(database.find(transaction, conversation, pending=True))
+    if found is None:
+        raise ConversationNotFound(conversation)
+    if found.version != version:
+        raise VersionConflict(conversation, version, found.version)
+    writing = WriteTransaction(transaction, found, database)
+    if batch:
+        _, recorded_at = writing.append(batch, database.now())
+        if any(encoded.structural for encoded in batch):
+            events = numbered((encoded.event for encoded in batch), version)
+            project(writing, with_times(events, from_microseconds(recorded_at)))
+    also(writing)
+    writing.end()
+    return writing.version
 
 
 def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iterator[Row]:

@@ -59,17 +59,12 @@ def can_be_redacted(event: Event) -> bool:
 
 
 def has_content(event: Event) -> bool:
-    """Return whether the content of an event is there: at most the record of its source was erased."""
-    return event.redacted is None or event.redacted.record
+    """Return whether the content of an event is there."""
+    return event.redacted is None
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content, or without the record of its source alone, as the receipt says. For one
-    that has this receipt already, return an equal event.
-    """
-    if redacted.record:
-        origin = None if event.origin is None else replace(event.origin, rest=_place(event.origin.rest))
-        return replace(event, origin=origin, redacted=redacted)
+    """Return the event without its content. For one that has this receipt already, return an equal event."""
     kept = {"meta": _paid(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **kept, redacted=redacted, **_fields_without_content(event))
 
@@ -122,16 +117,4 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 def _origin(origin: Origin | None) -> Origin | None:
     """Keep format, time, the place in a record of several events, and an id by which other records name this one."""
     kept = None if origin is None or not _is_name(str(origin.id)) else origin.id
-    return None if origin is None else replace(origin, id=kept, rest=_place(origin.rest))
-
-
-def record_of(event: Event) -> int:
-    """Return the id of the event that holds the record from which this one was made, with others."""
-    rest = None if event.origin is None else event.origin.rest
-    return event.id - max(rest, 0) if type(rest) is int else event.id
-
-
-def _place(rest: Any) -> Any:
-    """Return the number of events of a record without it, or the place of a later one of them."""
-    is_first = type(rest) is list and list(map(type, rest[1:])) == [int]
-    return [None, rest[1]] if is_first else rest if type(rest) is int else None
+    return None if origin is None else replace(origin, id=kept)

@@ -61,6 +61,7 @@ class ConversationRow(NamedTuple):
     ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
     ``generation``     the number of erased conversations that had its id before
     ``redactions``     the number of its redacted events, of a fork also the shared ones that were redacted since
+    ``pending``        the number of records of its source that have no events yet: they are made at its first use
     ``unconfirmed``    the read models that have not come to the position of its erasure: they may still hold its events
     """
 
@@ -77,6 +78,7 @@ class ConversationRow(NamedTuple):
     generation: int = 0
     unconfirmed: tuple[str, ...] = ()
     redactions: int = 0
+    pending: int = 0
 
 
 class Ingested(NamedTuple):
@@ -111,4 +113,5 @@ def listed(
         generation=generation,
         unconfirmed=tuple(unconfirmed),
         redactions=found.redactions,
+        pending=found.pending,
     )

@@ -296,7 +296,8 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     event, a fork with those it shares. So one without a last event has lost it, and this raises ``CorruptEvent``:
     unreadable must not look like empty.
     """
-    if conversation is None or (conversation.head and conversation.erasure is None):
+    is_whole = conversation is not None and (conversation.head or conversation.pending)
+    if conversation is None or (is_whole and conversation.erasure is None):
         return conversation
     not_erased(conversation)
     raise CorruptEvent(conversation.id, max(conversation.begins, 1) - 1, "it is missing, and all events after it")

@@ -20,7 +20,7 @@ from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
 from foldlog.eventstore.log.database import Database, Known, encrypted
-from foldlog.eventstore.log.keys import SET_A_KEY, KeyRing, key_missing
+from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
@@ -108,6 +108,22 @@ class WriteTransaction(ReadTransaction):
         """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
         self._reader.replace_rows(self.found.key, self._encoded(rows))
         self.count_redactions(len(rows))
+        self._changed = True
+
+    @property
+    def transaction(self) -> Transaction:
+        """The write transaction itself, for what is written beside the conversation."""
+        return self._reader
+
+    @property
+    def data_key(self) -> DataKey | None:
+        """The key with which the conversation is encrypted from this transaction on."""
+        return self._codec_to_write().data_key
+
+    def set_pending(self, records: int) -> None:
+        """Say how many records of its source have no events yet."""
+        self._reader.set_pending(self.found.key, records)
+        self.found = self.found._replace(pending=records)
         self._changed = True
 
     def count_redactions(self, count: int) -> None:

@@ -53,6 +53,7 @@ class BackedUp(NamedTuple):
     size_bytes: int
     conversations: int
     events: int
+    records: int
     findings: tuple[Verdict, ...]
 
 
@@ -66,6 +67,7 @@ class Restored(NamedTuple):
     kept: str | None
     conversations: int
     events: int
+    records: int
     erased_since: tuple[str, ...]
 
 
@@ -168,7 +170,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     return Restored(path, former, *done, tuple(erased_since))
 
 
-def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int], set[tuple[str, int]]]:
+def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
     """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that are not erased, each
     with the moment it began, which copies share. Raises ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
     """
@@ -197,10 +199,13 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
     return _counted(made), living
 
 
-def _counted(made: Sequence[Verdict]) -> tuple[int, int]:
-    """Return the number of conversations in these verdicts, and of the events of those that are not erased."""
+def _counted(made: Sequence[Verdict]) -> tuple[int, int, int]:
+    """Return the number of conversations in these verdicts, and of those that are not erased the numbers of events, and
+    of records of their sources that are no events yet.
+    """
     named = [verdict for verdict in made if verdict.conversation is not None]
-    return len(named), sum(verdict.version for verdict in named if verdict.erasure is None)
+    living = [verdict for verdict in named if verdict.erasure is None]
+    return len(named), sum(each.version for each in living), sum(each.pending for each in living)
 
 
 def _remove(part: str) -> None:

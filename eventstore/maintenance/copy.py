@@ -53,6 +53,7 @@ from foldlog.eventstore.maintenance.unfinished import check_finished, on_finishe
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.sources.moving import copy_source
 from foldlog.eventstore.store import Store
 
 Item = TypeVar("Item")
@@ -137,7 +138,8 @@ def _move(
         return Moved(found.id or "", 0, 0, found.problem)
     there = _find(target, found.id)
     version = 0 if there is None else there.end[0]
-    if there is not None and _state(found) == _state(there):
+    is_same = there is not None and _state(found) == _state(there)
+    if is_same and there is not None and found.pending == there.pending == 0:
         return Moved(found.id, 0, version)
     try:
         return copy_conversation(source, target, found.id, stopped, damaged=damaged)
@@ -153,11 +155,11 @@ def _conversations(database: Database, names: Sequence[str]) -> Iterator[Convers
     if names:
         return named_or_all(database, names)
     found = readable_conversations(database.recorder)
-    return (each for each in found if isinstance(each, Unlisted) or each.version or each.erasure)
+    return (each for each in found if isinstance(each, Unlisted) or each.version or each.erasure or each.pending)
 
 
 def _find(database: Database, conversation: str) -> Conversation | None:
-    return database.recorder.query(lambda reader: database.find(reader, conversation))
+    return database.recorder.query(lambda reader: database.find(reader, conversation, pending=True))
 
 
 def _state(found: Conversation) -> tuple[object, ...]:
@@ -190,6 +192,9 @@ def copy_conversation(
     tombstones = copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
+    if not found.version:  # it is a source whose events were not made
+        copy_source(source, target, found)
+        return Moved(found.id, 0, 0, tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
     with CopyWriter(target, found, earlier) as writer:
@@ -210,6 +215,8 @@ def copy_conversation(
         views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
         writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
+    if not damage:
+        copy_source(source, target, found)
     moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
     return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
 
@@ -226,7 +233,7 @@ def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent | StoreDamage
 
 def _with_earlier(source: Database, conversation: str, reader: Reader) -> tuple[Conversation, Sequence[Conversation]]:
     """Return the conversation, and the earlier tombstones of its id."""
-    found = source.find(reader, conversation)
+    found = source.find(reader, conversation, pending=True)
     if found is None:
         raise ConversationNotFound(conversation)
     return found, tombstones_before(reader, found)
@@ -352,7 +359,7 @@ def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> int
 
 
 def _copy_tombstone(transaction: Transaction, target: Database, one: Conversation, before: Conversation | None) -> bool:
-    erasure, found = one.erasure, target.find(transaction, one.id)
+    erasure, found = one.erasure, target.find(transaction, one.id, pending=True)
     assert erasure is not None
     there = [] if found is None else [*tombstones_before(transaction, found), found]
     if any(_is_tombstone(each, one) for each in there):

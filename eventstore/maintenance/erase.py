@@ -26,6 +26,7 @@ from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, 
 from foldlog.eventstore.recorders.base import DISCARDED, Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure
+from foldlog.eventstore.sources.moving import leave_alone
 from foldlog.eventstore.store import Store
 
 _CHUNK = 1_000
@@ -136,6 +137,7 @@ def _mark(
     parts = [_detach(transaction, database, fork.key) for fork in forks]
     if parts:
         reason = f"{reason}; forks kept a part then: {', '.join(parts)}"
+    leave_alone(transaction, database, found.key)
     erasure = Erasure(max(at, found.updated_at or at), reason, found.version, found.head or b"")
     transaction.leave_unfinished(found.key, ERASE)
     return enter_erasure(transaction, found, erasure), ()

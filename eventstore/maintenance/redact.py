@@ -6,12 +6,12 @@ and the salt is erased with the body. The receipt is an event of the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from foldlog.eventstore.arguments import check_reason, check_text, check_whole
-from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CannotRedact, InvalidArgument
@@ -29,7 +29,7 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_again, find_existing, forks_that_share
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, has_content, record_of, untraced, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
 from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
@@ -83,15 +83,15 @@ def redact(
     by: str,
     complete: bool = True,
     others: Mapping[str, Sequence[int]] | None = None,
-    records: Mapping[str, Sequence[int]] | None = None,
+    also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content may still be in the
     files (``bytes_pending``); for ``complete`` and what then removes them, see ``erase``. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
     ``others`` are events that go with it, by the names of their conversations: the summaries that may quote it, copies
-    of it. The events ``records`` lose the record of their source, which repeats the content, and keep the rest. So does
-    the event with the record from which an event that goes was made.
+    of it. ``also`` is called in the transaction with all events that go, to erase what else holds their content: the
+    records of the source from which they were made.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost: the structural events of the
@@ -102,7 +102,7 @@ def redact(
     check_reason(reason, "receipt")
     check_text("by", by)
     database = store.database
-    asked = conversation, event_id, (by, reason), others or {}, records or {}
+    asked = conversation, event_id, (by, reason), others or {}, also
     receipt, place = on_finished(database, lambda transaction: _redact(transaction, database, *asked))
     if complete:
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
@@ -119,9 +119,9 @@ def _redact(
     named_id: int,
     who: tuple[str, str],
     others: Mapping[str, Sequence[int]],
-    records: Mapping[str, Sequence[int]],
+    also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact events and records. Return the receipt as far as it is known here, and the place of the event with it."""
+    """Redact events. Return the receipt as far as it is known here, and the place of the event with it."""
     found = find_existing(database, transaction, conversation)
     check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
@@ -133,13 +133,15 @@ def _redact(
         theirs = quotes_in(ReadTransaction(transaction, each, database), [events[one] for one in shared])
         own = [one for one in theirs if one.id >= each.begins]
         quotes += [Quote(each.id, one.id, one.id in goes.get(each.id, ()) or not has_content(one)) for one in own]
-    receipts, place, forks = _erase_content(transaction, writing, [*events], who, records.get(conversation, ()))
-    for name in dict.fromkeys((*others, *records)):
+    if also is not None:
+        also(transaction, goes)
+    receipts, place, forks = _erase_content(transaction, writing, [*events], who)
+    for name in others:
         now = database.find(transaction, name)
         if now is not None and now.erasure is None and name != conversation:  # it may be erased since it was chosen
             check_finished(transaction, now.key)
             beside = WriteTransaction(transaction, now, database)
-            forks += _erase_content(transaction, beside, goes.get(name, ()), who, records.get(name, ()))[-1]
+            forks += _erase_content(transaction, beside, goes.get(name, ()), who)[-1]
     copies = (Quote(name, each, redacted=True) for name in goes if name != conversation for each in goes[name])
     ids, hashes = tuple(receipts), tuple(each.hash for each in receipts.values())
     told, names, first = tuple(dict.fromkeys((*quotes, *copies))), tuple(dict.fromkeys(forks)), receipts[ids[0]]
@@ -148,30 +150,23 @@ def _redact(
 
 
 def _erase_content(
-    transaction: Transaction,
-    writing: WriteTransaction,
-    ids: Sequence[int],
-    who: tuple[str, str],
-    records: Sequence[int],
+    transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
-    """Erase the content of these events, and the records of their source and of ``records``, where they are still
-    there. Return the receipts of the events, the place of the new ones, and the forks that share some.
+    """Erase the content of these events where it is still there. Return their receipts, the place of the new one, and
+    the forks that share some.
     """
     found, (by, reason) = writing.found, who
     now = max(writing.database.now(), found.updated_at or 0)
     receipts: dict[int, Redacted] = {}
     gone: list[tuple[Event, Redacted, Row]] = []
     read = {each: _read(writing, each, each) for each in ids}
-    of_records = {*records, *(record_of(event) for _, event in read.values())}.difference(read)
-    read |= {each: _read(writing, each, each) for each in sorted(of_records) if each >= found.begins}
     sharing = [*forks_that_share(writing.database, transaction, found.key, read)]
     for each, shared in ((found, ids), *sharing):
-        its = {event_id: read[event_id][1] for event_id in shared if event_id not in of_records}
+        its = {event_id: read[event_id][1] for event_id in shared}
         _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), its)
     for event_id, (row, event) in read.items():
-        is_record = event_id in of_records
         receipt = event.redacted
-        if receipt is None or (receipt.record and not is_record):
+        if receipt is None:
             if not can_be_redacted(event):
                 raise CannotRedact(
                     f"conversation {found.id!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, "
@@ -180,24 +175,16 @@ def _erase_content(
                 )
             its_hash, own = commitment_of(row.proof, row.body), untraced(event)
             size = size_of(row.body if own is event else encode(own, ours=True).body)
-            size = size if receipt is None else receipt.bytes  # as it was before its record went
-            receipt = Redacted(
-                at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size, record=is_record
-            )
+            receipt = Redacted(at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size)
             body = encode(without_content(event, receipt), ours=True).body
             row = row._replace(encoding=PLAIN, body=body, proof=row.head + its_hash)
             gone.append((event, receipt, row))
-        if not is_record:
-            receipts[event_id] = receipt
-    announced: list[Encoded] = []
-    for is_record in (False, True):
-        told = [(row.id, each.hash) for _, each, row in gone if each.record == is_record]
-        if told:
-            event_ids, hashes = zip(*told, strict=True)
-            redaction = Redaction(event_ids=event_ids, hashes=hashes, by=by, reason=reason, record=is_record)
-            announced.append(encode(redaction, ours=True))
-    place = writing.append(announced, now)[0] if gone else None
+        receipts[event_id] = receipt
+    place = None
     if gone:
+        event_ids, hashes = zip(*((row.id, receipt.hash) for _, receipt, row in gone), strict=True)
+        redaction = Redaction(event_ids=event_ids, hashes=hashes, by=by, reason=reason)
+        place = writing.append([encode(redaction, ours=True)], now)[0]
         redact_rows(transaction, writing, [(event, row) for event, _, row in gone])
     return receipts, place, [fork.id for fork, _ in sharing]
 

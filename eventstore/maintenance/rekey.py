@@ -23,6 +23,7 @@ from foldlog.eventstore.maintenance.unfinished import check_finished, on_finishe
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.moving import seal_again
 from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
@@ -151,7 +152,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
         if codec.data_key is None:
             WriteTransaction(transaction, found, database, codec).forget_records(RowCodec(found.id, data_key))
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
-    if data_key is not None and mark != codec.mark:
+    if data_key is not None and (codec.data_key is None or mark != codec.mark):
         transaction.set_mark(found.key, mark_of(data_key, found, mark))
     begins = found.begins  # what a fork shares belongs to its parent
     all_rows = decrypt or compression is not None
@@ -160,4 +161,10 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if first < until or mark.pending_until:
         start = "" if mark.pending_until else None
         leave(transaction, key, RekeyState(decrypt, compression, until, first, start, encrypted=data_key is not None))
+    elif data_key is not None and (decrypt or codec.data_key is None):  # at most a source whose events were not made
+        seal_again(transaction, database, key, None if decrypt else data_key)
+        if decrypt:
+            transaction.set_key(key, data_key.salt, None, None)
+            transaction.set_mark(key, None)
+            enter(transaction, found._replace(key_id=None), KeyChanged(), database.now())
     return changed and not decrypt

@@ -27,6 +27,7 @@ from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, ma
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row
+from foldlog.eventstore.sources.moving import seal_again
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
@@ -152,6 +153,7 @@ class _Change:
         self._replace(changed)
         sound, size = state.sound and not damaged, sum(size_of(row.body) for row in rows)
         if stop >= until:
+            seal_again(self._transaction, self._database, found.key, self._target.data_key)
             removed = sound and bool(mark.pending_until) and self._end()
             return Reformed(len(changed), tuple(damaged), removed)
         if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:

@@ -27,6 +27,7 @@ from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, RecalledKey, Row, utf8
+from foldlog.eventstore.sources.moving import problems_of
 from foldlog.eventstore.store import Store
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class Verdict(NamedTuple):
     """The findings in one conversation, or in the database where ``conversation`` is None.
 
     ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was used again, each
-    ``generation`` has a verdict.
+    ``generation`` has a verdict. ``pending`` is how many records of its source are no events yet.
     """
 
     conversation: str | None
@@ -59,6 +60,7 @@ class Verdict(NamedTuple):
     erasure: Erasure | None
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
+    pending: int = 0
 
     @property
     def events(self) -> int:
@@ -159,7 +161,7 @@ def _verdict(
         now = _changed_since(database, found)
         if now is not None:  # a finding may be of what another process wrote between two reads
             return _verdict(database, now, kept, past=past, attempts=attempts - 1)
-    return Verdict(found.id, *found.end, found.erasure, tuple(findings))
+    return Verdict(found.id, *found.end, found.erasure, tuple(findings), pending=found.pending)
 
 
 def _changed_since(database: Database, found: Conversation) -> Conversation | None:
@@ -185,8 +187,11 @@ def _of_an_erased(
 def _findings(
     database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
 ) -> Iterator[VerifyFinding]:
-    if found.version == 0:
+    if found.version == 0 and not found.pending:
         yield of_all("all of its events are missing")
+        return
+    yield from map(of_all, problems_of(database, found))
+    if found.version == 0:
         return
     own = Check(database, found, found.version, dict(kept))
     yield from _of_rows(own)

@@ -14,12 +14,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
+from functools import partial, wraps
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
-from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
     BYTES,
@@ -218,6 +218,12 @@ class Reader(ABC):
         """
         found = self._ask("recall", key, start) if exactly else self._ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in found]
+
+    # -- sources of imports: see ``foldlog.eventstore.sources.tables`` ------------------------------------------------
+
+    def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
+        """Ask about sources, blocks and places by the name of a statement."""
+        return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
@@ -489,9 +495,14 @@ class Transaction(Reader):
         """
         self.forget()
         self._leave_bytes(key)
-        self._write("leave_listed", key)
-        self._write("delete_listing", key)
+        for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
+            self._write(statement, key)
         self._write("erase_conversation", erasure.erased_at, erasure.reason, erasure.events, erasure.head, key)
+
+    def set_pending(self, key: int, records: int) -> None:
+        """Set how many records of the source have no events."""
+        self.forget()
+        self._write("set_pending", records, key)
 
     def forget(self) -> None:
         """Forget what earlier transactions found, where the recorder keeps that: it may be wrong now."""
@@ -504,6 +515,10 @@ class Transaction(Reader):
         self._write("forget_records", OF_ALL)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def write_sources(self, statement: str, *parameters: Any) -> None:
+        """Write sources, blocks and places by the name of a statement."""
+        self._write(statement, *parameters)
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``taken``
@@ -534,9 +549,10 @@ class Transaction(Reader):
 
     def _delete_all(self, key: int, limit: int) -> bool:
         """Delete the rows of a conversation and what is beside them, at most ``limit`` at a time."""
-        if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
+        parts = ("delete_rows", "delete_attachments", "delete_blocks")
+        if not all(self._delete(statement, key, limit) for statement in parts):
             return False
-        for statement in ("detach_all", "forget_keys", "forget_records", "finish"):
+        for statement in ("delete_made", "delete_source", "detach_all", "forget_keys", "forget_records", "finish"):
             self._write(statement, key)
         return True
 
@@ -553,6 +569,27 @@ class Transaction(Reader):
         return True
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def makes_pending(method: Method) -> Method:
+    """Return a method that runs work in a transaction: where it meets a conversation whose events were not made yet, it
+    ends, has them made, and runs the work again.
+    """
+
+    @wraps(method)
+    def call(self: Recorder, *args: Any, **options: Any) -> Any:
+        while True:
+            try:
+                return method(self, *args, **options)
+            except EventsNotMade as pending:
+                if self.on_pending is None:
+                    raise
+                self.on_pending(pending)
+
+    return call  # type: ignore[return-value]
+
+
 class Recorder(ABC):
     """A database that holds one store."""
 
@@ -563,6 +600,8 @@ class Recorder(ABC):
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
     each writer has a transaction of its own.
     """
+    on_pending: Callable[[EventsNotMade], None] | None = None
+    """Makes the events that a transaction met as missing. The transaction has ended by then, and is run again."""
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
 
@@ -602,6 +641,7 @@ class Recorder(ABC):
     def read(self) -> AbstractContextManager[Reader]:
         """Begin a read transaction. It never waits for writers."""
 
+    @makes_pending
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction and return what it returned.
 

@@ -116,7 +116,8 @@ class Conversation(NamedTuple):
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
     lists. ``seed`` is the head before event 0, where another conversation recorded it. A fork that has copied its past
     has a ``parent_version``, but no parent.
-    ``replaces`` is the key of the erased conversation whose id it uses again. ``redactions`` counts the redacted
+    ``replaces`` is the key of the erased conversation whose id it uses again. ``pending`` counts the records of its
+    source that have no events yet. ``redactions`` counts the redacted
     events; in a fork also the shared events that were redacted since it began. While this number is unchanged, a copy
     of the events in memory is right.
     """
@@ -142,6 +143,7 @@ class Conversation(NamedTuple):
     seed: bytes | None = None
     replaces: int | None = None
     redactions: int = 0
+    pending: int = 0
 
     @property
     def begins(self) -> int:
@@ -255,7 +257,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     check_types(what, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
-     redactions, *parent_id) = columns  # fmt: skip
+     redactions, pending, *parent_id) = columns  # fmt: skip
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
     return Conversation(
@@ -265,7 +267,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         None if erased_at is None
         else Erasure(erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position),
         visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), seed, replaces,
-        redactions or 0,
+        redactions or 0, pending or 0,
     )  # fmt: skip
 
 

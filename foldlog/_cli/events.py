@@ -111,10 +111,7 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     redacted = event.redacted
     if redacted is not None:
         said = f"{moment_words(redacted.at)} by {redacted.by}: {redacted.reason}"
-        yield (
-            "record redacted" if redacted.record else "redacted",
-            f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})",
-        )
+        yield "redacted", f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})"
     for event_id, its_hash in zip(getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False):
         yield "redacts", f"event {event_id} (hash {its_hash})"
     if by := getattr(event, "by", ""):

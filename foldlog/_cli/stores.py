@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+from foldlog._archive import makes_events
 from foldlog._cli import terminal
 from foldlog._cli.hints import DEMO_DB, command, use_store
 from foldlog._cli.outcome import Refused
@@ -85,7 +86,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
 def _opened(url: str) -> Store:
     """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog import`` takes."""
     try:
-        return open_store(url)
+        return makes_events(open_store(url))
     except StoreUnusable as error:
         from foldlog.formats import NotAHistory, detect
 

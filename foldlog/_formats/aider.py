@@ -20,19 +20,16 @@ begins behind a blank line, or to what aider told in several lines, up to the on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
-from foldlog._formats.packing import json_of
-from foldlog._formats.pairs import TurnsEncoder
-from foldlog._formats.record import Located, joined_text, read_time, usage_told
+from foldlog._formats.record import Located, read_time, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import time_of
-from foldlog.eventstore import Action, Event, Message, SystemMessage
+from foldlog.eventstore import Message
 
 NAME = "aider"
 
@@ -133,8 +130,8 @@ class _Session:
 
     def says_something(self) -> bool:
         """Return whether a model was or will be told something, or a block cannot be read. Cost: the blocks before."""
-        decoder = FORMAT.reader((), Options())
-        return any(it.problem is not None or isinstance(decoder.events(it.value)[0], Message) for it in self)
+        decoder = FORMAT.reader(Options())
+        return any(block.problem is not None or isinstance(decoder.events(block.value)[0], Message) for block in self)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -216,6 +213,8 @@ def _accepts(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
+    has_own_ids = True
+
     _model: str | None = None
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -255,27 +254,6 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(TurnsEncoder):
-    def head(self, event: Event) -> list[Any]:
-        return [{"aider": "start", "text": time_of(event)[:19].replace("T", " ")}]
-
-    def written(self, events: Sequence[Any]) -> list[Any]:
-        return [record for event in events for record in _written(event)]
-
-
-def _written(event: Any) -> list[dict[str, Any]]:
-    """Return the block of an event that was not imported. aider has no calls: it told of the command that it ran."""
-    match event:
-        case Message(source="agent"):
-            return [{"aider": "assistant", "text": joined_text(event.content)}]
-        case Action():
-            said = (joined_text(event.thought), f"{event.tool} {json_of(event.arguments).decode()}")
-            return [{"aider": "assistant", "text": "\n\n".join(filter(None, said))}]
-        case SystemMessage():
-            return []
-    return [{"aider": "user", "text": joined_text(event.content)}]
-
-
 FORMAT = Format(
     name=NAME,
     matches=_accepts,
@@ -283,10 +261,7 @@ FORMAT = Format(
     expected="a block of a chat, {'aider': 'user', 'text': '…'}",
     time=lambda record: read_time(record["text"] if record["aider"] == "start" else None),
     decoder=_Decoder,
-    encoder=_Encoder,
     files=_Files(),
     note="aider does not record the files that it sent, nor its own summaries of a long chat",
-    rewritten=True,
-    document=lambda records: "".join(map(_markdown, records)),
     marks_errors=False,
 )

@@ -28,15 +28,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import THINKING, blocks_of, given, is_blank, kind_of, known_of, texts_of
+from foldlog._formats.blocks import THINKING, blocks_of, given, is_blank, kind_of, known_of, result_of, texts_of, use_of
 from foldlog._formats.claude_code.reading import usage_in
-from foldlog._formats.claude_code.writing import result_of, use_of
-from foldlog._formats.files.readers import Array
+from foldlog._formats.files.documents import DocumentRecords, array_in
+from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import READER
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
-from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
+from foldlog._formats.record import Located, at, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Action, Annotation, Message, Observation
@@ -52,8 +53,6 @@ _ALWAYS_SENT = 2
 """The number of the first messages that Cline never deletes."""
 _ADDED = "<environment_details>"
 """The beginning of what Cline and Roo Code add to what the user says."""
-_TORN = -1
-"""The place of marks that cannot be read: no message is known to come before them."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
@@ -75,37 +74,42 @@ class _Tasks(FileReader):
     def histories(self, path: Path) -> Iterator[Contained]:
         if path.is_dir():
             path = next(path / name for name in _MESSAGES if (path / name).is_file())
-        task = _Task(path)
-        yield Contained(path.absolute().parent.name, task, [task.marked])
+        marked = path.with_name("ui_messages.json")
+        yield Contained(path.absolute().parent.name, _task(path, marked), [marked])
 
 
-class _Task(Array):
-    """The messages of a task, with the marks."""
+def _task(path: Path, marked: Path) -> DocumentRecords:
+    """Return the messages of a task, with the marks."""
+    marks = _marks(marked) if marked.is_file() else {}
+    text, messages = _array(path)
+    found = list[Located]()
+    for number, message in enumerate(messages):
+        found += [message, *marks.get(number, ())]
+    return DocumentRecords(text, found)
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.marked = path.with_name("ui_messages.json")
 
-    def __iter__(self) -> Iterator[Located]:
-        marks = self._marks()
-        for number, located in enumerate(super().__iter__()):
-            yield located
-            yield from (located._replace(value=mark, problem=None) for mark in marks.get(number, ()))
-        yield from marks.get(_TORN, ())
+def _array(path: Path) -> tuple[str, list[Located]]:
+    try:
+        return array_in(path)
+    except UnreadableJson as error:
+        raise NotAHistory(path, str(error)) from error
 
-    def _marks(self) -> dict[int, list[Any]]:
-        """Return the marks by the number of the message after which they come."""
-        marks: dict[int, list[Any]] = {}
-        before: Any = None
-        for located in Array(self.marked) if self.marked.is_file() else ():
-            if located.problem is not None:
-                marks.setdefault(_TORN, []).append(located)
-            match located.value:
-                case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
-                    index, before = told.get("conversationHistoryIndex"), deleted
-                    mark = {key: located.value[key] for key in _MARK if key in located.value}
-                    marks.setdefault(max(last, index) if type(index) is int else last, []).append(mark)
-        return marks
+
+def _marks(path: Path) -> dict[int, list[Located]]:
+    """Return the marks by the number of the message after which they come. Raises ``NotAHistory``, since a history
+    without them is another one.
+    """
+    marks: dict[int, list[Located]] = {}
+    before: Any = None
+    _, messages = _array(path)
+    for located in messages:
+        match located.value:
+            case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
+                index, before = told.get("conversationHistoryIndex"), deleted
+                mark = {key: located.value[key] for key in _MARK if key in located.value}
+                number = max(last, index) if type(index) is int else last
+                marks.setdefault(number, []).append(at(located.place, mark))
+    return marks
 
 
 # -- messages to events ------------------------------------------------------------------------------------------------
@@ -121,8 +125,10 @@ class AnthropicDecoder(FollowingDecoder):
     Of what is shown it knows the number of the message, and the truncation that hides it.
     """
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -245,9 +251,14 @@ FORMAT = Format(
     dialect="anthropic",
     decoder=AnthropicDecoder,
     encoder=_Encoder,
+    lacks=frozenset(
+        (
+            *("role of a system prompt", "file", "detail of an image", "item of reasoning", "count of tokens"),
+            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
+        )
+    ),
     beside=beside,
     files=_Tasks(),
-    rewritten=True,
     kept_in=(
         "~/.cline/data/tasks",
         "~/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",

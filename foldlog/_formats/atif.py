@@ -23,10 +23,10 @@ from typing import Any
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before, thinking_before
+from foldlog._formats.pairs import PairsEncoder, said_before, thinking_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, role_of, session_of, stamp_of
+from foldlog._formats.told import arguments_of, call_id_of, role_of, session_of, stamp_of
 from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
@@ -42,7 +42,11 @@ _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 class _Trajectories(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         is_one = begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
-        return is_one and not on_lines(path)  # its records may stand there
+        return is_one and not self._is_log(path)
+
+    def _is_log(self, path: Path) -> bool:
+        """Return whether the records stand on lines, of which there may be only the first."""
+        return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:
         return in_document(
@@ -68,7 +72,8 @@ def _document(records: Iterable[Any]) -> dict[str, Any]:
 
 
 def _accepts(record: Any) -> bool:
-    return type(record) is dict and "role" not in record and ("source" in record or "step_id" not in record)
+    is_step = type(record) is dict and "role" not in record and ("source" in record or "step_id" not in record)
+    return is_step and "steps" not in record  # a whole trajectory is not a record
 
 
 def _matches(record: Any) -> bool:
@@ -84,8 +89,10 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._agent: dict[str, Any] = {}
         self._begun = self._copies = False
 
@@ -166,8 +173,14 @@ FORMAT = Format(
     expected="a step",
     decoder=_Decoder,
     encoder=_Encoder,
+    lacks=frozenset(
+        (
+            *("error mark", "image", "file", "call of a server's tool", "part of another type", "mark of a cache"),
+            *("signature of thinking", "item of reasoning", "form of a custom tool's call", "count of tokens"),
+            *("field of a chat message", "field of a chat call"),
+        )
+    ),
     files=_Trajectories(),
-    rewritten=True,
     document=_document,
     source_id=member("step_id"),
     marks_errors=False,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.packing import json_of
+from foldlog._formats.json_text import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
-from foldlog._formats.told import data_in, data_url, file_at, file_in, image_at, parts_in
-from foldlog.eventstore import Content
+from foldlog._formats.told import arguments_of, call_id_of, data_in, data_url, file_at, file_in, image_at, parts_in
+from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of blocks that a model has to get back unchanged before the calls that followed them."""
@@ -195,3 +195,14 @@ def is_blank(content: Content) -> bool:
     if isinstance(content, str):
         return not content.strip()
     return all(part.get("type") == "text" and "text" in part and not str(part["text"]).strip() for part in content)
+
+
+def use_of(action: Action) -> _Block:
+    """Return a call as a block."""
+    return {"type": "tool_use", "name": action.tool, "input": arguments_of(action), "id": call_id_of(action)}
+
+
+def result_of(observation: Observation) -> _Block:
+    """Return a result as a block."""
+    result = {"type": "tool_result", "content": given(observation.content), "tool_use_id": call_id_of(observation)}
+    return {**result, "is_error": True} if observation.is_error else result

@@ -1,7 +1,6 @@
 """Exports of ChatGPT: ``conversations.json``, in which each conversation is a tree of nodes.
 
-The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``, and at the end the conversation
-without its nodes; its ``mapping`` keeps what the records do not say.
+The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``: see ``trees.py``.
 
     user, system                    Message, SystemMessage; custom instructions and memories are from the environment
     assistant                       Message; to another ``recipient`` than ``all`` an Action
@@ -14,15 +13,14 @@ Images and sounds are not in the file: a text stands for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from foldlog._formats.format import Options, first_named
-from foldlog._formats.packing import json_of
-from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
+from foldlog._formats.json_text import json_of
+from foldlog._formats.record import dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import role_of
-from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
+from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"
@@ -44,6 +42,8 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 class _Files(Exports):
     begins = (frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node")))
     named = ("conversation_id", "id")
+    id, title, newest = "id", "title", "current_node"
+    about: Mapping[str, Any] = {"mapping": {}}
 
     def has(self, value: Any) -> bool:
         if type(value) is not dict or "mapping" not in value:
@@ -51,13 +51,13 @@ class _Files(Exports):
         nodes = dict_or_empty(value["mapping"]).values()
         return "current_node" in value or ("title" in value and any("message" in dict_or_empty(node) for node in nodes))
 
-    def records(self, conversation: Record) -> list[Any]:
-        """Return a record for each node, and one for the conversation; none where the nodes have no message. A damaged
-        node comes after the node that has it among its children.
+    def messages(self, conversation: Record) -> list[Any]:
+        """Return each node without its children; none where the nodes have no message. A damaged node comes after the
+        node that has it among its children.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
-            return [mapping, {**conversation, "mapping": {}}]
+            return [mapping]
         nodes = {name: node if _is_node(node) else {} for name, node in mapping.items()}
         listed = ((name, node["children"]) for name, node in nodes.items() if type(node.get("children")) is list)
         above = {text_or_none(child): name for name, those in listed for child in those}
@@ -70,41 +70,12 @@ class _Files(Exports):
             return []
         times = {name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time")) for name in parents}
         ordered = in_order(parents, times)
-        children: dict[str, list[str]] = {name: [] for name in ordered}
-        for name in ordered:
-            if (parent := parents[name]) is not None and parent in children:
-                children[parent].append(name)
-        records, rest = list[Any](), {name: node for name, node in mapping.items() if name not in parents}
-        for name in ordered:
-            node = nodes[name]
-            records.append({key: value for key, value in node.items() if key != "children"} if node else mapping[name])
-            if node and node.get("children", _NONE) != children[name]:
-                rest[name] = {key: node[key] for key in ("children",) if key in node}
-        return [*records, {**conversation, "mapping": rest}]
+        alone = {name: {key: node[key] for key in node if key != "children"} for name, node in nodes.items()}
+        return [alone[name] or mapping[name] for name in ordered]
 
 
 _FILES = _Files()
 _NONE = object()
-
-
-def _document(records: Iterable[Any]) -> list[Record]:
-    """Return the content of a file with one conversation. ChatGPT has no way to import it; foldlog has."""
-    nodes: dict[str, Record] = {}
-    about: Record = {"title": None, "mapping": {}}
-    for record in records:
-        if _is_about(record):
-            about = record
-        else:
-            nodes[record["id"]] = {**record, "children": []}
-            about = {**about, "current_node": record["id"]}
-    for name, node in nodes.items():
-        if (parent := node.get("parent")) in nodes:
-            nodes[parent]["children"].append(name)
-    for name, rest in about["mapping"].items():
-        if name in nodes:
-            del nodes[name]["children"]
-        nodes[name] = {**nodes.get(name, {}), **rest}
-    return [{**about, "mapping": nodes}]
 
 
 # -- records to events ------------------------------------------------------------------------------------------------
@@ -121,8 +92,8 @@ def _is_node(record: Any) -> bool:
 
 
 class _Decoder(TreeDecoder):
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._open: dict[Any, Action] = {}
         """The call that waits for a result after each node."""
 
@@ -182,31 +153,6 @@ def _part(part: Any) -> str:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
-    records: list[Record] = []
-    for event in events:  # a result has no id of its call, it is the one before it
-        author = {"role": role_of(event), "name": event.tool if isinstance(event, Observation) else None}
-        time = None if event.timestamp is None else event.timestamp.timestamp()
-        for name, content, recipient in _contents(event, name_of(event)):
-            message: Record = {"id": name, "author": {**author, "metadata": {}}, "create_time": time}
-            message |= {"content": content, "recipient": recipient, "metadata": {}}
-            records.append({"id": name, "message": message, "parent": records[-1]["id"] if records else parent})
-    return records
-
-
-def _contents(event: Any, name: str) -> Iterator[tuple[str, Record, str]]:
-    """Yield the id, the content and the recipient of each message of an event."""
-    is_call = isinstance(event, Action)
-    text = joined_text(event.thought if is_call else event.content)
-    if isinstance(event, Observation) and event.is_error:
-        yield name, {"content_type": "system_error", "text": text}, "all"
-    elif not is_call or event.thought:
-        yield f"{name}-said" if is_call else name, {"content_type": "text", "parts": [text]}, "all"
-    if is_call:
-        plain = event.arguments if isinstance(event.arguments, str) else json_of(event.arguments).decode()
-        yield name, {"content_type": "code", "language": "json", "text": plain}, event.tool
-
-
 # -- the format -------------------------------------------------------------------------------------------------------
 
 
@@ -228,13 +174,10 @@ FORMAT = TreeFormat(
     decoder=_Decoder,
     conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
     files=_FILES,
-    document=_document,
     source_id=member("id"),
-    changed_at=lambda record: time_at(member("update_time")(record)),
     is_about=_is_about,
     id="id",
     parent="parent",
     title="title",
     newest="current_node",
-    write=_written,
 )

@@ -1,7 +1,6 @@
 """Exports of Claude.ai: ``conversations.json``, in which each conversation has ``chat_messages``.
 
-The records are the messages, and at the end the conversation without them; its ``chat_messages`` are their ids, where
-these stand in another order.
+The records are the messages: see ``trees.py``.
 
     human           Message: what was typed, the words of attached files, the names of other files
     assistant       the events of Anthropic's blocks: texts, thinking, calls with their results
@@ -13,18 +12,16 @@ Since 2025 a message names the one before it (``parent_message_uuid``), and a co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from foldlog._formats.anthropic_messages import read_blocks
-from foldlog._formats.blocks import blocks_of, kind_of
-from foldlog._formats.claude_code.writing import result_of, use_of
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import first_named
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import role_of, session_of
-from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
-from foldlog.eventstore import Action, Observation, Origin
+from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order
+from foldlog.eventstore import Origin
 
 NAME = "claude-ai"
 
@@ -38,47 +35,31 @@ _SENDERS = {"human": "user", "assistant": "assistant"}
 class _Files(Exports):
     begins = (frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary")))
     named = ("uuid",)
+    held = "chat_messages"
+    id, title, newest = "uuid", "name", _NEWEST
+    about: Mapping[str, Any] = {"name": ""}
 
     def has(self, value: Any) -> bool:
         if type(value) is not dict or type(value.get("uuid")) is not str:
             return False
         return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
 
-    def records(self, conversation: Record) -> list[Any]:
-        """Return the messages and the conversation; none where it has no message."""
+    def messages(self, conversation: Record) -> list[Any]:
         told: Any = conversation["chat_messages"]
         told = told if type(told) is list else [told]
         messages: dict[str | None, Any] = {text_or_none(dict_or_empty(each).get("uuid")): each for each in told}
-        about = {key: value for key, value in conversation.items() if key != "chat_messages"}
         if None in messages or len(messages) < len(told):
-            return [*told, about]
+            return list(told)
         parents: dict[str, str | None] = {}
         before: str | None = None
         for name, message in messages.items():
             parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
             before = name
         ordered = in_order(parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents})
-        other = {} if ordered == list(messages) else {"chat_messages": list(messages)}
-        return [*(messages[name] for name in ordered), {**about, **other}] if messages else []
+        return [messages[name] for name in ordered]
 
 
 _FILES = _Files()
-
-
-def _document(records: Iterable[Any]) -> list[Record]:
-    """Return the content of a file with one conversation. Claude.ai cannot import it; foldlog can."""
-    messages: list[Record] = []
-    about: Record = {"uuid": "", "name": ""}
-    for record in records:
-        if _is_about(record):
-            about = record
-        else:
-            messages.append(record)
-            about = {**about, **({_NEWEST: record.get("uuid")} if _NEWEST in about else {})}
-    order = {name: place for place, name in enumerate(about.get("chat_messages", ()))}
-    messages.sort(key=lambda message: order.get(message.get("uuid"), len(order)))
-    about = about if about["uuid"] else {**about, "uuid": session_of(messages[:1])}
-    return [{**about, "chat_messages": messages}]
 
 
 # -- records to events ------------------------------------------------------------------------------------------------
@@ -155,31 +136,6 @@ def _sayable(part: Record) -> Record:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
-    event = events[0]
-    results_last = sorted(events, key=lambda each: isinstance(each, Observation))
-    blocks = [block for each in results_last for block in _blocks_of(each)]
-    record = {
-        "uuid": name_of(event),
-        "text": "\n".join(block["text"] for block in blocks if type(block.get("text")) is str),
-        "content": blocks,
-        "sender": "assistant" if role_of(event) in ("assistant", "tool") else "human",
-        "created_at": time_text(event.timestamp, event.origin),
-        "attachments": [],
-        "files": [],
-    }
-    return [record if parent is None else {**record, "parent_message_uuid": parent}]
-
-
-def _blocks_of(event: Any) -> list[Record]:
-    match event:
-        case Action():
-            return [*blocks_of(event.thought), use_of(event)]
-        case Observation():
-            return [{**result_of(event), "name": event.tool, "is_error": event.is_error}]
-    return blocks_of(event.content)
-
-
 # -- the format -------------------------------------------------------------------------------------------------------
 
 
@@ -198,13 +154,10 @@ FORMAT = TreeFormat(
     decoder=_Decoder,
     conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
     files=_FILES,
-    document=_document,
     source_id=member("uuid"),
-    changed_at=lambda record: read_time(member("updated_at")(record))[0],
     is_about=_is_about,
     id="uuid",
     parent="parent_message_uuid",
     title="name",
     newest=_NEWEST,
-    write=_written,
 )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import islice, pairwise, tee
+from itertools import islice, tee
 from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._formats.encoding import NO_RECORDS, Encoder, StoredRecords, in_json
+from foldlog._formats.export_notes import ExportNotes, several
 from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.live import Encoder, in_json
-from foldlog._formats.losses import Losses, several
 from foldlog._formats.openai_chat import thought
-from foldlog._formats.packing import keep
 from foldlog._formats.pairs import joined
-from foldlog._formats.past import is_of
+from foldlog._formats.places import is_of, number
 from foldlog._formats.record import ImportFinding, NotAnEvent
-from foldlog._formats.record_events import COMMENTARY
 from foldlog._formats.registry import UnknownFormat, format_named, formats
-from foldlog._formats.rewritten import is_rewriting, standing_in
-from foldlog.eventstore import Event, InvalidEvent, Message, Retraction, Store, SystemMessage
+from foldlog.eventstore import DocumentChanges, Event, InvalidEvent, Message, Retraction, Store, SystemMessage
 from foldlog.projections import Intervals, View, contains, intervals_kept
 from foldlog.projections.messages.turns import Dialect, turns, words_of
 
@@ -40,6 +37,27 @@ class OtherFormat(UnknownFormat):
         instead = f"export it as {known}, or what a model is sent now in any format (--view, or view=True)"
         ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
         self.format = format
+
+
+class NotWritten(UnknownFormat):
+    """foldlog writes no history in this format. Choose one that it writes; an import is exported as it came."""
+
+    def __init__(self, format: str) -> None:
+        ValueError.__init__(self, f"foldlog writes no history as {format!r}; choose one of {', '.join(written())}")
+        self.format = format
+
+
+def written() -> list[str]:
+    """Return the names of the formats in which a history can be written."""
+    return [name for name, format in formats().items() if format.lacks is not None]
+
+
+def check_written(format: str) -> Format:
+    """Return a format in which a history can be written. Raises ``NotWritten``, ``UnknownFormat``."""
+    chosen = format_named(format)
+    if chosen.lacks is None:
+        raise NotWritten(format)
+    return chosen
 
 
 def check_told(name: str, told: object) -> None:
@@ -62,15 +80,11 @@ def decode(
     V1 or Claude Code branches, the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records. If the
-    format looks ahead, there is one before it, and a one-shot iterator is read into memory.
+    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records.
     """
     check_told("findings", findings)
     chosen, options = format_named(format), Options(as_history=as_history)
-    ahead, records = tee(records) if iter(records) is records else (records, records)
-    decoder = chosen.reader(ahead, options)
-    del ahead  # an iterator that is not used keeps nothing in memory
-    return _decoded(records, chosen, options.findings, decoder, findings)
+    return _decoded(records, chosen, options.findings, chosen.reader(options), findings)
 
 
 def _decoded(
@@ -80,38 +94,39 @@ def _decoded(
     decoder: RecordDecoder,
     findings: Callable[[ImportFinding], None] | None,
 ) -> Iterator[Event]:
-    for number, record in enumerate(records):
+    for place, record in enumerate(records):
         try:
             events = decoder.events(record)
-            keep(record, events, format.name)
         except NotAnEvent as error:
-            finding = ImportFinding(f"record {number}", str(error))
+            finding = ImportFinding(f"record {place}", str(error))
             if findings is None:
                 raise InvalidEvent(f"{finding}; correct the record, or collect findings with findings=") from error
             findings(finding)
         else:
+            number(events, format.name)
             yield from events
             if findings is not None:
                 for problem in found:
-                    findings(ImportFinding(f"record {number}", problem))
+                    findings(ImportFinding(f"record {place}", problem))
             found.clear()
 
 
 def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
-    """Return the records of a whole history, from its event 0 on, as the source wrote them.
+    """Return the records of a whole history, from its event 0 on, as the format writes them: ``openai-chat``,
+    ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
-    Events that were not imported are written as records of the format, also those that were retracted:
-    ``history.export`` leaves these out. Records that the source no longer has, because its program wrote it again, are
-    left out. Any history can be written as ``openai-chat``, without its bookkeeping. ``notes`` gets what the format has
-    no place for.
+    Retracted events are written too: ``history.export`` leaves these out, and returns the records of an import as they
+    came. Any history can be written as ``openai-chat``, without its bookkeeping. ``notes`` gets what the format has no
+    place for.
 
-    Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
-    do not begin at 0 or one is missing, because a record may refer to an earlier one.
+    Raises ``UnknownFormat``, also where foldlog does not write the format, or the history was imported from another
+    one; ``ValueError`` where the events do not begin at 0 or one is missing, because a record may refer to an earlier
+    one.
     """
     check_told("notes", notes)
+    check_written(format)
     events = list(events)
-    rewritings = [each for each in events if isinstance(each, Retraction) and is_rewriting(each)]
-    return encode_standing(events, len(events), rewritings, format, notes)
+    return encode_standing(events, len(events), (), format, notes)
 
 
 def encode_standing(
@@ -120,55 +135,51 @@ def encode_standing(
     retractions: Iterable[Retraction],
     format: str,
     notes: Callable[[str], None] | None,
+    stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version`` as it stands there: without events that ``retractions``
     took back. Those that the source made are its own way to branch: their records are written. Raises what ``encode``
     raises.
     """
-    made = [each for each in retractions if not is_of(each, format) or is_rewriting(each)]
+    made = [each for each in retractions if not is_of(each, format)]
     kept = intervals_kept(made, version) if made else None
-    of_source = intervals_kept((each for each in made if not is_rewriting(each)), version)
     events, ahead = tee(events)
-    if (first := next((event for event in ahead if kept is None or contains(kept, event.id)), None)) is not None:
+    standing = (event for event in ahead if kept is None or contains(kept, event.id))
+    first = next((event for event in standing if not isinstance(event, DocumentChanges)), None)
+    if first is not None:
         check_origin(first, format)
-    del ahead
-    return _records(events, format_named(format), notes, kept, of_source)
+        if first.origin is None or first.origin.format != format:
+            check_written(format)
+    del ahead, standing
+    return _records(events, format_named(format), notes, kept, stored)
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
     """Return what a model is sent of a View as records of a format: the messages of its dialect, or else those that its
-    writer makes. Raises ``UnknownFormat``.
+    writer makes. Raises ``UnknownFormat``, also for a format that foldlog does not write.
     """
-    chosen = format_named(format)
+    chosen = check_written(format)
     if chosen.dialect is None:
-        return _records(_events_sent(view), chosen, notes, None, ())
-    write = partial(_messages, chosen.dialect)
-    messages = write(view)
+        return _records(_events_sent(view), chosen, notes, None, NO_RECORDS)
     if notes is not None:
-        losses, writer = Losses(chosen, lambda events: write(View.from_events(events))), chosen.writer()
+        counted = ExportNotes(chosen)
         for event in _events_sent(view):
-            losses.seek(in_json(event), writer)
-        losses.look_in(messages)
-        _tell(losses, "what a model is sent", notes)
-    return iter(messages)
+            counted.write(in_json(event))
+        _tell(counted, "what a model is sent", notes)
+    return iter(_messages(chosen.dialect, view))
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View, those of OpenAI's chat with the thinking before them; those of Responses tell
-    which words and calls are of one response.
-    """
+    """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
     if dialect == "openai":
         thinking = {turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)}
         return [
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
         ]
-    rendered = view.rendered(dialect)
-    for (said, events), (_, of_next) in pairwise(rendered if dialect == "responses" else ()):
-        if said.get("role") == "assistant" and events == of_next:
-            said["phase"] = COMMENTARY
-    prompt = view.system_prompt if dialect == "anthropic" else ""  # there is no role of a system
-    return [*([{"role": "user", "content": prompt}] if prompt else ()), *(message for message, _ in rendered)]
+    prompt = view.system_prompt  # Anthropic's messages have no role of a system
+    before = [{"role": "user", "content": prompt}] if prompt else []
+    return [*before, *(message for message, _ in view.rendered(dialect))]
 
 
 def _events_sent(view: View) -> list[Event]:
@@ -205,46 +216,45 @@ def _records(
     format: Format,
     notes: Callable[[str], None] | None,
     kept: Intervals | None,
-    of_source: Intervals,
+    stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of a history, of the events in ``kept``; None stands for all. The source itself took back
-    what is not kept and ``of_source``.
-    """
-    losses, retracted = None if notes is None else Losses(format), 0
-    encoder = Encoder(format, losses)
+    """Yield the records of a history, of the events in ``kept``; None stands for all."""
+    counted = None if notes is None else ExportNotes(format)
+    retracted = 0
+    encoder = Encoder(
+        format if format.lacks is not None else dataclasses.replace(format, encoder=None), counted, stored
+    )
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         if kept is not None and not contains(kept, event.id):
             yield from encoder.part(event)
-            retracted += not isinstance(event, Retraction) and not contains(of_source, event.id)
+            retracted += not isinstance(event, Retraction)
             continue
         check_origin(event, format.name)
         yield from encoder.records(event)
     yield from encoder.end()
-    if notes is None or losses is None:
+    if notes is None or counted is None:
         return
     if retracted:
         notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
-    _tell(losses, format.name, notes)
+    _tell(counted, format.name, notes)
 
 
-def _tell(losses: Losses, format: str, notes: Callable[[str], None]) -> None:
-    hidden, lost = losses.end()
+def _tell(counted: ExportNotes, format: str, notes: Callable[[str], None]) -> None:
+    hidden, lost = counted.end()
     if hidden:
         notes(f"left out: {hidden}, which no model was shown; 'foldlog log ID' shows them")
     if lost:
-        said = "other texts of messages, calls and results are written"  # times and bookkeeping need not be
-        notes(f"left out: {lost}; {format} has no place for it; {said}")
+        notes(f"left out: {lost}; {format} has no place for it")
 
 
 def format_of_history(store: Store, conversation: str) -> str:
     """Return the format in which a history is exported. The first event decides that was imported, or that is shown:
-    documents come before an adapter's first record. One that an import took back was of another format.
+    documents come before an adapter's first record.
     """
-    version, structural = store.query(conversation, lambda read: (read.version, [*read.structural_events()]))
-    standing = filter(standing_in(structural, version), store.events(conversation, 0, version))
-    first = next((event for event in standing if event.origin is not None or event.shown), None)
+    events = store.events(conversation)
+    first = next((event for event in events if event.origin is not None or event.shown), None)
     return _NATIVE if first is None or first.origin is None else first.origin.format
 
 

@@ -22,28 +22,18 @@ of a compaction is kept, and that a truncation takes the oldest messages, is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
-from foldlog._formats.pairs import RepliesEncoder, said_before
-from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, usage_told
+from foldlog._formats.record import dicts_in, has, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import (
-    call_id_of,
-    data_in,
     data_url,
     file_at,
-    id_of_source,
-    parts_in,
-    role_of,
-    session_of,
-    time_of,
-    url_in,
 )
-from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import CondensationAction, Content, Event, Message, SystemMessage
 
 NAME = "copilot-cli"
 
@@ -75,8 +65,10 @@ def _session(record: Any) -> str | None:
 class CopilotDecoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the record, or that it is a prompt."""
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._prompt: str | None = None
         self._prompt_id: int | None = None
         self._is_named = False
@@ -187,52 +179,13 @@ def _with_files(text: str, held: Any) -> Content:
     return (*said_in(text), *parts) if parts else text
 
 
-class CopilotEncoder(RepliesEncoder):
-    """Events of one history to lines of a session, each after the line before it."""
-
-    def head(self, event: Event) -> list[_Part]:
-        start = {"sessionId": session_of(event), "version": 1, "producer": "foldlog"}
-        return [self._line("foldlog-start", event, "session.start", start | {"copilotVersion": "", "startTime": ""})]
-
-    def written(self, events: Sequence[Any]) -> list[_Part]:
-        name = str(id_of_source(events[0]) or f"foldlog-{events[0].id}")
-        return [self._line(name, events[0], *_written(events))]
-
-    def _line(self, name: str, event: Event, kind: str, data: _Part) -> _Part:
-        above, self.last = self.last, name
-        return {"type": kind, "data": data, "id": name, "timestamp": time_of(event), "parentId": above}
-
-
-def _written(events: Sequence[Any]) -> tuple[str, _Part]:
-    event = events[0]
-    if isinstance(event, Observation):
-        text = joined_text(event.content)
-        outcome: _Part = {"error": {"message": text}} if event.is_error else {"result": {"content": text}}
-        return "tool.execution_complete", {"toolCallId": call_id_of(event), "success": not event.is_error, **outcome}
-    if isinstance(event, Action):
-        calls = [{"toolCallId": call_id_of(call), "name": call.tool, "arguments": call.arguments} for call in events]
-        told = {"content": joined_text(said_before(events)), "toolRequests": calls}
-        return "assistant.message", {"messageId": f"foldlog-{event.id}", **told}
-    said = {"content": joined_text(event.content)}
-    match role_of(event):
-        case "system":
-            return "system.message", {"role": "developer", **said}  # the system's takes the place of the one before it
-        case "assistant":
-            return "assistant.message", {"messageId": f"foldlog-{event.id}", **said}
-    blobs = [data_in(url_in(part)) for part in parts_in(event.content)]
-    held = [{"type": "blob", "mimeType": kind, "data": data} for kind, data in blobs if data]
-    return "user.message", {**said, "attachments": held}
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
     expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
     decoder=CopilotDecoder,
-    encoder=CopilotEncoder,
     conversation=first_named(_session),
-    rewritten=True,
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),
 )

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.files.found import Found, NotAHistory
 from foldlog._formats.format import LOOK_AT, Format, Recognize
+from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_record
 from foldlog._formats.registry import AUTO, format_named, formats
+from foldlog.eventstore import InvalidArgument
 
 
 def recognize(format: str = AUTO) -> Recognize:
@@ -25,11 +29,13 @@ def recognize(format: str = AUTO) -> Recognize:
     Raises ``UnknownFormat``.
     """
     if format == AUTO:
-        return Recognize(format_of, _reader_of)
+        nothing = "holds no event of a format that is known here; if you know its format, name it with --format"
+        return Recognize(format_of, _reader_of, nothing)
     named = format_named(format)
     return Recognize(
         lambda records: _of_named(records, named),
         lambda path, begin: named if named.files is not None and named.files.holds(path, begin) else None,
+        f"holds no event of the format {format!r}; without --format, the format is found by what the file holds",
     )
 
 
@@ -56,6 +62,36 @@ def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
     return max((other for other in others if other.format is None), key=lambda other: found[other], default=None)
 
 
+_ENOUGH = 3
+_BEGINNING = 2**16
+
+
+def of_lines(path: Path) -> Format | None:
+    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three are of this format, none of
+    another, and each passes for its record. None for all else, as for lines that hold several histories.
+    Cost: its first lines.
+    """
+    if path.suffix != ".jsonl" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        begin = file.read(_BEGINNING)
+    lines = begin.splitlines()[:-1]
+    count, format = 0, None
+    for line in islice(lines, LOOK_AT):
+        try:
+            found = _of_one(parse(line)) if line else []
+        except UnreadableJson:
+            continue
+        for each in found:
+            if not isinstance(each, Format) or each is not (format or each):
+                return None
+            format, count = each, count + 1
+        if format is not None and count == _ENOUGH:
+            is_read_otherwise = format.files is not None and format.files.holds(path, begin)
+            return None if is_read_otherwise else format
+    return None
+
+
 def _of_one(record: Any) -> list[Format | Lookalike]:
     """Return the format of a record, and the format for which it only passes."""
     format = next((format for format in formats().values() if format.matches(record)), None)
@@ -72,3 +108,24 @@ def _of_named(records: Iterable[Any], named: Format) -> Format | Lookalike | Non
         return found or named
     other = format_of(looked_at)
     return other if isinstance(other, Lookalike) else None
+
+
+def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
+    """Return the format of a file, a folder, or records: one of ``FORMATS``.
+
+    Raises ``NotAHistory`` for a path without a history, ``InvalidArgument`` for records of no known format.
+    """
+    if isinstance(source, str | PathLike):
+        from foldlog._formats.files.histories import histories
+
+        found = (each for each in histories(Path(source), recognize()) if isinstance(each, Found))
+        first = next(found, None)
+        if first is None:
+            raise NotAHistory(Path(source), "holds no history")
+        return first.format.name
+    format = format_of(source)
+    if isinstance(format, Format):
+        return format.name
+    if format is None:
+        raise InvalidArgument("these records are of no format that is known here")
+    raise InvalidArgument(f"these records are of {format.name}, which foldlog cannot import{format.hint}")

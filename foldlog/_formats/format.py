@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._formats.lookalikes import Lookalike
-from foldlog._formats.past import Past
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
 from foldlog.eventstore import Event, EventStoreError
 from foldlog.projections.messages.turns import Dialect
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from foldlog._formats.skeleton import Skeleton
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
@@ -42,13 +41,14 @@ class UnusableFormat(EventStoreError, TypeError):
 class RecordDecoder(ABC):
     """Turns the records of one history into events, one record after the other.
 
-    One decoder reads one history, so it may keep what later records need of earlier ones, such as the ids of calls. The
-    same records must become the same events each time: an import of a source that has grown adds only the new events.
+    One decoder reads one history from its first record on, so it may keep what later records need of earlier ones, such
+    as the ids of calls. It never looks ahead: the events of a record depend on it and on those before. The same records
+    must become the same events each time: a source that has grown is decoded again, and its new records are stored.
     ``next_id`` is the id of the next event.
     """
 
     def __init__(self, options: Options) -> None:
-        self.next_id = options.first_id
+        self.next_id = 0
 
     @abstractmethod
     def events(self, record: Any) -> list[Event]:
@@ -56,12 +56,12 @@ class RecordDecoder(ABC):
 
         Number them from ``next_id`` on, without a gap between records, and set ``next_id``. Give the event that stands
         for the record ``Origin(format=…, id=…)``: the name of the format, the id of the record. The record itself is
-        kept beside the events, so an event needs no more of it than people and models read. Raises ``NotAnEvent`` for
-        a value that is not a record of the format; it becomes a finding, and the state must be as before.
+        stored apart, so an event needs no more of it than people and models read. Raises ``NotAnEvent`` for a value
+        that is not a record of the format; it becomes a finding, and the state must be as before.
         """
 
     def skip_to(self, next_id: int) -> None:
-        """Go on with the event ``next_id``: other events were appended. Only live and rewritten formats are asked."""
+        """Go on with the event ``next_id``: other events stand in between, or some of a record that was redacted."""
         self.next_id = next_id
 
 
@@ -74,8 +74,6 @@ class RecordEncoder(ABC):
 
     rules: Any
     """The format, which ``Format.writer`` adds."""
-    misplaced = 0
-    """The number of summaries that were written at another place among what a View keeps: an export tells it."""
     last: Any = None
     """The id of the last record that has one."""
 
@@ -104,43 +102,38 @@ class RecordEncoder(ABC):
         return ()
 
 
+class NoEncoder(RecordEncoder):
+    """Of a format that foldlog does not write."""
+
+    def records(self, event: Event) -> None:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The caller's knowledge about the records of one history. A format ignores options that it does not use.
 
     ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
-    ``leaf``        the id of the record in which the active branch ends (OpenHands V1)
     ``prefix``      the text before the names of conversations: a link to another conversation has it too
     ``findings``    the list to which a decoder adds problems of records of which it made events all the same
-    ``first_id``    the id of the first event
     ``format``      the format of the records, which ``Format.reader`` adds
-    ``past``        the history before the first record; None where there is none
     """
 
     as_history: bool = False
-    leaf: str | None = None
     prefix: str = ""
     findings: list[str] = field(default_factory=list)
-    first_id: int = 0
     format: Format | None = None
-    past: Past | None = None
 
 
 class Contained(NamedTuple):
     """One history in a file or folder: the name that it has there, or None, its records, and other files that are read
-    for it.
+    for it. ``title`` is what its program calls it now, outside of its records.
     """
 
     name: str | None
     records: RecordReader
     others: Sequence[Path] = ()
-
-
-class Earlier(NamedTuple):
-    """What records of a file go on from: the name of a history, and whether a record is the last one of it there."""
-
-    history: str
-    is_last: Callable[[Any], bool]
+    title: str = ""
 
 
 class FileReader(ABC):
@@ -169,11 +162,10 @@ class Format:
 
     how it is recognized   ``matches``: what only its records have, by more than one field; see ``detection.py``. Delete
                            its row in ``lookalikes.py``. Files that hold no JSON values in a row: ``files``
+    how it is counted      ``skeleton``: what lists and figures need of a record, and what stays of a redacted one
     how it is read         ``decoder``: a record becomes at least one event, an ``Annotation`` if no model reads it.
                            Compactions are condensations, branches are retractions. The record is kept without its help
-    how it grows           the same records become the same events each time, and a longer source begins with them.
-                           ``live`` formats can be read on from the middle, sources of ``rewritten`` ones may change
-    how it is written      ``encoder``: records for events that were not imported; the others are written as they were
+    how it is written      an import is exported as it came; ``encoder`` and ``lacks``: records for other events too
 
     Tests, samples and the docs of a format are its own: ``tests/foldlog/formats/test_NAME.py`` and a section of
     ``docs/IMPORTING.md``.
@@ -185,32 +177,24 @@ class Format:
     ``accepts``       whether a JSON value can pass for a record where the user names this format: ``decoder`` refuses
                       others, and a stored record stays in the place of one
     ``expected``      a record in words, for the message about a value that is refused
-    ``decoder``       the decoder of a history; it may look through the records first, once
-    ``encoder``       the writer of events that were not imported
+    ``skeleton``      counts records without making events; None: from the events that ``decoder`` makes
+    ``decoder``       the decoder of a history, which begins at its first record and never looks ahead
+    ``encoder``       the writer of events that were not imported, or whose record was redacted: for what an adapter
+                      sends, and for exports of any history where ``lacks`` says what these leave out
+    ``lacks``         what the format has no place for, by the nouns of ``export_notes``; None: no history is exported
+                      in it that was not imported from it, and what was appended behind an import is a note
     ``conversation``  the name that the first records give their conversation, or None
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of the format, if there is one
     ``beside``        what the object that holds a history says beside its records, the first 50 and the last of which
                       are given: the records that come after these, and the usage of calls of models, each with its
                       ``reply``, the id of that reply, or else accumulated over the whole run
-    ``alike``         whether two records say the same, so that one may stand for the other
     ``files``         the reader of its files, where these hold no JSON values in a row
     ``note``          what to know about every history of this format, said when one is imported
-    ``live``          whether records can be added to a history one by one: ``decoder`` is given no records then, begins
-                      at ``Options.first_id`` and asks ``Options.past``
-    ``rewritten``     whether its program writes a source again, so that stored records may differ from it: these are
-                      taken back (``rewritten.py``). What changes at each writing belongs into the last record. The
-                      decoder is given the records before, after ``skip_to`` the id of the first event of each
-    ``joins``         the places of records of one file, if a history may be in several, whose records an import joins
-    ``base``          where a record says that those from it on go on after records of another file, and after which;
-                      with it, ``joins`` is only asked for these
-    ``reads_on``      whether a live decoder makes of records that a source has beyond the imported ones, whose history
-                      is given, exactly the events that a reading of the whole source makes
     ``document``      the content of a file of the format with these records, where that is not a line for each: a text,
                       or a JSON value
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     ``parts``         the keys under which a record of several events has a list with a part for each: what stays of a
                       redacted one is written as one record
-    ``changed_at``    when the source was changed, if a record tells that: an import takes nothing of an older copy
     ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and variables of the
                       environment as a shell has them, for ``foldlog import --from``
     ``time``          when a record happened, as ``read_time`` returns it. None says that no record tells that: then an
@@ -218,42 +202,40 @@ class Format:
                       its recording stands for it
     ``marks_errors``  whether records of its program say that a call failed
     ``says_again``    whether the events before the condensation of a record are copies of what a model is sent with it
+    ``repeats``       whether each record has all that was said before it, as a request to a model has: once one is
+                      redacted, no later one is imported
     """
 
     name: str
     matches: Callable[[Any], bool]
     accepts: Callable[[Any], bool]
-    decoder: Callable[[Iterable[Any], Options], RecordDecoder]
-    encoder: Callable[[], RecordEncoder]
+    decoder: Callable[[Options], RecordDecoder]
+    encoder: Callable[[], RecordEncoder] | None = None
+    lacks: frozenset[str] | None = None
+    skeleton: type[Skeleton] | None = None
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
     dialect: Dialect | None = None
     expected: str = "a record"
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
-    alike: Callable[[Any, Any], bool] | None = None
     files: FileReader | None = None
     looks_like: str = ""
     note: str = ""
-    live: bool = False
-    rewritten: bool = False
-    joins: Callable[[Iterable[Any]], Iterable[Any]] | None = None
-    base: Callable[[Any], Earlier | None] | None = None
-    reads_on: Callable[[Past], bool] = lambda past: False
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None
     parts: Sequence[str] = ()
-    changed_at: Callable[[Any], datetime | None] = lambda record: None
     kept_in: tuple[str, ...] = ()
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     marks_errors: bool = True
     says_again: bool = False
+    repeats: bool = False
 
-    def reader(self, records: Iterable[Any], options: Options) -> RecordDecoder:
-        """Return the decoder of a history. It may keep no reference to the records, which it reads at most once."""
-        return self.decoder(records, replace(options, format=self))
+    def reader(self, options: Options) -> RecordDecoder:
+        """Return the decoder of a history."""
+        return self.decoder(replace(options, format=self))
 
     def writer(self) -> RecordEncoder:
         """Return the encoder of a history."""
-        encoder = self.encoder()
+        encoder = NoEncoder() if self.encoder is None else self.encoder()
         encoder.rules = self
         return encoder
 
@@ -264,7 +246,9 @@ class Recognize(NamedTuple):
     ``format_of``    returns the format of a history by its first records: one of ours, one that foldlog cannot import,
                      or None
     ``reader_of``    returns the format whose ``files`` reads a file, by its first bytes, or a folder
+    ``nothing``      says of a file that it holds none
     """
 
     format_of: Callable[[Iterable[Any]], Format | Lookalike | None]
     reader_of: Callable[[Path, bytes], Format | None]
+    nothing: str

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -28,12 +28,14 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import said, shown_of, thinking_of
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
-from foldlog._formats.rewritten import WRITTEN_AGAIN
-from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, session_of, time_of
-from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Origin, Retraction
+from foldlog._formats.replacing import WRITTEN_AGAIN
+from foldlog._formats.told import (
+    data_url,
+    file_at,
+)
+from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction
 
 NAME = "gemini-cli"
 
@@ -147,10 +149,12 @@ class _Stands(NamedTuple):
 class GeminiDecoder(FollowingDecoder):
     """Records of one session to events, one record after the other. Memory: the messages that stand."""
 
+    has_own_ids = True
+
     repeat = "logs"
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._messages: list[_Stands] = []
         self._places: dict[str, int] = {}
         self._time: datetime | None = None
@@ -281,53 +285,15 @@ class GeminiDecoder(FollowingDecoder):
         read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **shown)
 
 
-class GeminiEncoder(PairsEncoder):
-    """Events of one history to lines of a session, which begin with the session."""
-
-    def head(self, event: Event) -> Sequence[Any]:
-        return [{"sessionId": session_of(event), "projectHash": "", "startTime": time_of(event), "kind": "main"}]
-
-    def written(self, events: Sequence[Any]) -> list[_Part]:
-        (event,) = events
-        return [self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)]
-
-    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[_Part]:
-        record = self._record("gemini", calls[0], said_before(calls))
-        return [{**record, "toolCalls": [*map(_call, calls, results)]}]
-
-    def _record(self, kind: str, event: Event, content: Content) -> _Part:
-        parts = parts_as(content, lambda text: {"text": text}, _image)
-        return {"id": f"foldlog-{event.id}", "timestamp": time_of(event), "type": kind, "content": parts}
-
-
-def _call(call: Action, result: Observation | None) -> _Part:
-    call_id = call_id_of(call)
-    told: _Part = {"id": call_id, "name": call.tool, "args": arguments_of(call), "timestamp": time_of(call)}
-    if result is not None:
-        outcome = {"error" if result.is_error else "output": joined_text(result.content)}
-        response = {"id": call_id, "name": call.tool, "response": outcome}
-        told["result"] = [{"functionResponse": response}]
-    return {**told, "status": "cancelled" if result is None else "error" if result.is_error else "success"}
-
-
-def _image(url: str, _name: str) -> _Part:
-    kind, data = data_in(url)
-    held = {"inlineData": {"mimeType": kind, "data": data}}
-    return held if kind else {"fileData": {"mimeType": "image/png", "fileUri": url}}
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
     expected="a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo",
     decoder=GeminiDecoder,
-    encoder=GeminiEncoder,
     conversation=first_named(session_in),
     files=_Documents(),
-    rewritten=True,
     time=lambda record: read_time(within(record, "timestamp") or within(record, "startTime")),
     kept_in=("~/.gemini/tmp",),
     source_id=member("id"),
-    changed_at=lambda record: read_time(member("lastUpdated")(member("$set")(record) or record))[0],
 )

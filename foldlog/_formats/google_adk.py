@@ -24,14 +24,12 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from binascii import a2b_base64
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from foldlog._formats.format import Options
 from foldlog._formats.messages import filled
-from foldlog._formats.pairs import arguments_of
 from foldlog._formats.parts import (
     Made,
     PartsDecoder,
@@ -46,7 +44,7 @@ from foldlog._formats.parts import (
 )
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import call_id_of, data_in, file_at, file_in, parts_as, parts_in, role_of
+from foldlog._formats.told import arguments_of, call_id_of, data_in, file_at, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -56,7 +54,6 @@ from foldlog.eventstore import (
     Observation,
     Origin,
     Retraction,
-    summary_id,
 )
 
 NAME = "google-adk"
@@ -110,8 +107,8 @@ class _Decoder(PartsDecoder):
 
     keeps_shown = True
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._invocations: dict[str, int] = {}
         """The version before each invocation."""
 
@@ -123,27 +120,14 @@ class _Decoder(PartsDecoder):
             return _span_in(event.metadata)
         return None if event.timestamp is None else _Span(event.timestamp, event.timestamp)
 
-    def earlier(self, version: int | None) -> Iterator[tuple[int, _Span | None]]:
-        if self.past is not None:
-            view = self.past.view(version)
-            spans = {summary_id(each.id): _span_in(each.metadata) for each in view.condensations}
-            yield from ((each.id, spans.get(each.id) if each.id < 0 else self.known(each, None)) for each in view)
-
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         rewound = within(record, "actions", "rewind_before_invocation_id")
-        version = self._version_before(rewound) if type(rewound) is str else None
+        version = self._invocations.get(rewound) if type(rewound) is str else None
         if not self._condense(read, record):
             super().read(read, record)
         self._invocations.setdefault(record["invocation_id"], self.next_id)
         if version is not None:
             read.add(Retraction, version=version)
-
-    def _version_before(self, invocation: str) -> int | None:
-        """Return the version before an invocation; None where there is none."""
-        for record, events in () if self.past is None else self.past.records():
-            if _snake_case(record).get("invocation_id") == invocation:
-                return events[0].id
-        return self._invocations.get(invocation)
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
         """Add what a compaction does: as in the SDK, its summary stands where its last event happened."""

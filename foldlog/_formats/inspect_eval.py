@@ -30,15 +30,13 @@ from typing import Any
 from foldlog._compressed import unpacked_of
 from foldlog._formats.blocks import kind_of, said_in, texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.files.readers import Array, Placed, around
+from foldlog._formats.files.readers import Placed, object_in
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
-from foldlog.eventstore import Action, Annotation, SystemMessage
+from foldlog.eventstore import Annotation, SystemMessage
 
 NAME = "inspect-eval"
 
@@ -71,9 +69,12 @@ class _Logs(FileReader):
             except zipfile.BadZipFile as error:
                 raise NotAHistory(path, f"is a log of Inspect that is damaged, or not yet finished: {error}") from error
             return
-        log = around(path, "samples")
-        for located in Array(path, key="samples"):
-            yield _contained(log, located.value, located.problem, located.place)
+        log = object_in(path).value
+        samples = log.get("samples")
+        if type(samples) is not list:
+            raise NotAHistory(path, "holds no array under 'samples', where its histories would be")
+        for number, sample in enumerate(samples):
+            yield _contained(log, sample, None, f"{path}, sample {number}")
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
@@ -144,6 +145,8 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
 
+    has_own_ids = True
+
     _asked = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -208,46 +211,6 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(OpenAIChatEncoder):
-    """Messages as Inspect has them."""
-
-    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        calls, name = message.pop("tool_calls", ()), message.pop("name", "")
-        thought = message.pop("reasoning_content", None)
-        thinking = message.pop("thinking_blocks", [] if thought is None else [thinking_of(thought)])
-        if message["role"] == "assistant":
-            message["source"] = "generate"
-            said = message["content"] or ""
-            blocks = [_reasoning(block) for block in thinking]
-            message["content"] = [*blocks, *_blocks(said)] if blocks else said if type(said) is str else _blocks(said)
-        elif type(message["content"]) is list:
-            message["content"] = _blocks(message["content"])
-        if message["role"] == "tool":
-            message["function"] = name
-        if calls:
-            message["tool_calls"] = [_called(call) for call in calls]
-        return message
-
-
-def _called(call: dict[str, Any]) -> dict[str, Any]:
-    told = call["function"]
-    action = Action(tool=told["name"], arguments=told["arguments"])
-    return {"id": call.get("id", ""), "function": told["name"], "arguments": arguments_of(action), "type": "function"}
-
-
-def _reasoning(block: dict[str, Any]) -> dict[str, Any]:
-    if "data" in block:
-        return {"type": "reasoning", "reasoning": block["data"], "redacted": True}
-    signed = {"signature": block["signature"]} if "signature" in block else {}
-    return {"type": "reasoning", "reasoning": block.get("thinking", ""), **signed}
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]]
-    parts = [{"type": "text", "text": content}] if type(content) is str and content else content or []
-    return [{"type": "image", "image": url} if (url := within(part, "image_url", "url")) else part for part in parts]
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -255,8 +218,6 @@ FORMAT = Format(
     expected="a message of Inspect with a role",
     time=lambda record: read_time(within(record, "completed_at")),
     decoder=_Decoder,
-    encoder=_Encoder,
     files=_Logs(),
-    rewritten=True,
     source_id=member("id"),
 )

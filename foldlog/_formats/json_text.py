@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from foldlog.eventstore.codec_json import brackets
+from foldlog.eventstore.codec_json import brackets, plain
+from foldlog.eventstore.errors import InvalidEvent
 
 DEPTH_MAX = 480
 """Levels of nesting in a record. The store accepts 500, and an event adds some levels around its content."""
@@ -23,6 +24,7 @@ TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
 TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
 
 _strict = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 class UnreadableJson(ValueError):
@@ -81,3 +83,38 @@ def check_depth(value: Any) -> None:
         if not level:
             return
     raise UnreadableJson(TOO_DEEP)
+
+
+def value_of(text: str) -> Any:
+    """Return the value of a text of strict JSON; any other text unchanged."""
+    try:
+        return _strict.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def bytes_of(value: Any) -> bytes:
+    """Return a value as JSON, the same each time: in ASCII where strict JSON cannot hold it."""
+    try:
+        return _encode(value)
+    except (ValueError, OverflowError, RecursionError):  # texts that are not Unicode, long numbers
+        return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
+
+
+def json_text(value: Any) -> str:
+    """Return a text as it is, and the JSON text of another value."""
+    return value if isinstance(value, str) else json_of(value).decode()
+
+
+def json_of(value: Any) -> bytes:
+    """Return the JSON text of a record: ASCII where strict JSON cannot hold it. Raises ``InvalidEvent``."""
+    try:
+        text = _encode(value)
+        if _strict.decode(text) == value:  # msgspec writes a value that JSON lacks as null or a text
+            return text
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    try:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"the record is not JSON: {error}; write other values as text") from error

@@ -121,7 +121,6 @@ _GOOSE = (
     "toolRequest|toolResponse|toolConfirmationRequest|frontendToolRequest|redactedThinking|contextLengthExceeded"
     "|summarizationRequested|conversationCompacted|systemNotification"
 )
-_QWEN = "chat_compression|slash_command|ui_telemetry|at_command|attribution_snapshot"
 _CHAT, _CLAUDE = "openai-chat", "claude-code"
 _CALLS_OF_CHATS = (
     "role tool_calls:list",
@@ -192,14 +191,6 @@ LOOKALIKES: tuple[Lookalike, ...] = (
     Lookalike("tau2-bench", ("role requestor",), ("simulations tasks",), looks_like=_CHAT),
     Lookalike("Amp", ("role messageId:int",), looks_like=_CHAT),
     Lookalike("LibreChat", ("messageId parentMessageId",), ("conversationId endpoint",), looks_like=_CHAT),
-    Lookalike(
-        "Qwen Code",
-        (
-            "type sessionId message.parts:list !message.content", f"type=system sessionId subtype={_QWEN}",
-            "type=tool_result sessionId",
-        ),
-        looks_like=_CLAUDE,
-    ),
     Lookalike("Qwen Code of 2025", ("type=qwen id timestamp",), looks_like="gemini-cli"),
     Lookalike("DeepSeek", ("message.fragments[].type parent",), looks_like="chatgpt"),
     Lookalike(
@@ -271,7 +262,6 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         "messages of LangChain without 'data'", ("type=human|ai content",),
         hint="; write them with messages_to_dict, which foldlog imports",
     ),
-    Lookalike("Cursor", ("role message.content[] !content",), tables="ItemTable cursorDiskKV"),
     Lookalike("LM Studio", ("versions[].role currentlySelected",), ("messages pinned",)),
     Lookalike("a result of OpenAI's Batch API", ("custom_id response.body",)),
     Lookalike(

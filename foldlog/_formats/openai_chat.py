@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format
+from foldlog._formats.json_text import bytes_of
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown, with_exit_code
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
@@ -44,7 +45,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import call_id_of, role_of
 from foldlog.eventstore import (
     Action,
@@ -105,7 +105,7 @@ def alike(one: Any, other: Any) -> bool:
     if not (accepts(one) and accepts(other)):
         return False
     pairs = ((key, one.get(key) or None, other.get(key) or None) for key in one.keys() | other.keys())
-    return all(is_same(a, b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs)
+    return all(bytes_of(a) == bytes_of(b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs)
 
 
 # -- messages to events -----------------------------------------------------------------------------------------------
@@ -224,9 +224,8 @@ FORMAT = Format(
     dialect="openai",
     decoder=OpenAIChatDecoder,
     encoder=_Encoder,
+    lacks=frozenset(("error mark", "count of tokens")),
     beside=beside,
-    alike=alike,
-    live=True,
     source_id=member("id"),
     time=time_of_message,
     marks_errors=False,

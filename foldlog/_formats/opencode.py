@@ -2,30 +2,28 @@
 
 The records of a session are those of an export, in the order in which OpenCode reads its messages:
 
+    {"info": {"id", "projectID", …}}                          the session: what it keeps from its beginning on
     {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
-    {"info": {"id", "projectID", "title", …}}                 the session, at the end because each change is in it
+    {"info": {"id", "projectID", "revert": {…}}}              where it is reverted, if it is
 
 docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in other words. A message
 without an event is an Annotation, and so are an answer that failed and the session, with its title. A session that was
-reverted takes back the messages from ``revert`` on. Parts and messages are written again: see ``Format.rewritten``.
+reverted takes back the messages from ``revert`` on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode_files import IN_WORDS, Sessions
-from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import (
     count_in,
     dict_or_empty,
     dicts_in,
     has,
-    joined_text,
     text_or_empty,
     text_or_none,
     time_at,
@@ -33,8 +31,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, data_in, milliseconds_of, parts_as, role_of, session_of
-from foldlog.eventstore import Action, Content, Event, Observation, Retraction
+from foldlog.eventstore import Retraction
 
 _Part = dict[str, Any]
 
@@ -76,21 +73,20 @@ _USAGE = {
 class _Decoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the message."""
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
-        sessions = [None, *filter(_is_session, records)]
-        self._parent = text_or_empty(within(sessions[-1], "info", "parentID"))
-        """The session that started this one, which the last record tells."""
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
         """The version before each message, and its part that asks for a compaction."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         info, parts = record["info"], dicts_in(record.get("parts"))
         read.known = read.origin.id or ""
-        if read.version == 0 and self._parent:
-            read.meta["parent"] = f"{self.options.prefix}{self._parent}"
         role = "session" if _is_session(record) else info.get("role") or "message"
         if role == "session":
+            if parent := text_or_empty(info.get("parentID")):
+                read.meta["parent"] = f"{self.options.prefix}{parent}"
             if reverted := self._messages.get(text_or_none(within(info, "revert", "messageID"))):
                 read.add(Retraction, version=reverted[0])
             read.meta |= {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
@@ -181,65 +177,8 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
 
 # -- events to records ------------------------------------------------------------------------------------------------
 
-_BY_USER = {"role": "user", "agent": "build", "model": {"providerID": "", "modelID": ""}}
-_NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-_RUN = {"path": {"cwd": "", "root": ""}, "cost": 0, "tokens": _NO_TOKENS}
-_BY_AGENT = {"role": "assistant", "modelID": "", "providerID": "", "mode": "build", "agent": "build", **_RUN}
 _SESSION: _Part = dict.fromkeys(("slug", "title", "version", "projectID", "directory"), "")
 _SESSION["time"] = {"created": 0, "updated": 0}
-
-
-class _Encoder(PairsEncoder):
-    """Events of one history to messages."""
-
-    _session = ""
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._session = _session_in(record) or self._session
-        super().follow(events, None if _is_session(record) else record)
-
-    def written(self, events: Sequence[Any]) -> list[_Part]:
-        return [self._message(event, _texts(event.content)) for event in events]
-
-    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[_Part]:
-        thought = said_before(calls)
-        return [self._message(calls[0], [*(_texts(thought) if thought else ()), *map(_tool, calls, results)])]
-
-    def _message(self, event: Event, parts: list[_Part]) -> _Part:
-        session = self._session = self._session or f"ses_{session_of(event)}"
-        name, by_agent = f"msg_{event.id:012}", role_of(event) == "assistant"
-        told = {"parentID": self.last or name, **_BY_AGENT} if by_agent else _BY_USER
-        self.last = name
-        ids: _Part = {"sessionID": session, "messageID": name}
-        ids |= {} if by_agent or event.source == "user" else {"synthetic": True}  # there is no role of a system
-        numbered = [{"id": f"prt_{event.id:012}_{place}", **ids, **part} for place, part in enumerate(parts)]
-        info = {"id": name, "sessionID": session, "time": {"created": milliseconds_of(event)}, **told}
-        return {"info": info, "parts": numbered}
-
-
-def _tool(call: Action, result: Observation | None) -> _Part:
-    told: _Part = {"status": "pending", "raw": ""}
-    if result is not None:
-        text, time = joined_text(result.content), {"start": milliseconds_of(call), "end": milliseconds_of(result)}
-        told = {"status": "completed", "output": text, "title": "", "metadata": {}, "time": time}
-        told = {"status": "error", "error": text, "time": time} if result.is_error else told
-    state = {**told, "input": arguments_of(call)}
-    return {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
-
-
-def _texts(content: Content) -> list[_Part]:
-    return parts_as(
-        content,
-        lambda text: {"type": "text", "text": text},
-        lambda url, name: {"type": "file", "mime": data_in(url)[0] or "image/png", "url": url, "filename": name},
-    )
-
-
-def _document(records: Iterable[Any]) -> _Part:
-    """Return the document of a session, as ``opencode export`` writes it."""
-    each = list(records)
-    sessions = [{"info": {"id": first_named(_session_in)(each) or "", **_SESSION}}, *filter(_is_session, each)]
-    return {**sessions[-1], "messages": [record for record in each if not _is_session(record)]}
 
 
 FORMAT = Format(
@@ -249,13 +188,8 @@ FORMAT = Format(
     expected="a message of OpenCode with an object under 'info' and an array under 'parts'",
     time=lambda record: (time_at(within(record, "info", "time", "created"), 1000), None),
     decoder=_Decoder,
-    encoder=_Encoder,
     conversation=first_named(_session_in),
-    beside=lambda fields, records: ([{"info": fields["info"]}] if "info" in fields else [], ()),
     files=Sessions(),
-    rewritten=True,
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
-    document=_document,
     source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
-    changed_at=lambda record: time_at(within(record, "info", "time", "updated"), 1000),
 )

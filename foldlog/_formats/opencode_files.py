@@ -1,14 +1,20 @@
 """Where OpenCode keeps its sessions, and the messages of OpenCode 2 as those that ``opencode.py`` reads.
 
     storage/        a file for each session, message and part
+    an export       what ``opencode export`` writes: the session under ``info``, its messages under ``messages``
     opencode.db     tables of these; OpenCode 2 leaves them as they are, and goes on in ``session_v2`` and
                     ``session_message``, which begins with copies of what it found, in other words
 
 So of a session that is in both, the older tables have its past, and the newer ones what came then.
+
+What OpenCode writes again while a session goes on is left out of its records, or each import would find another source:
+of the session its title, its times and its sums, of what a user said the files that changed then. A session that is
+reverted says so in a record behind its messages, until OpenCode goes on without those.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -17,12 +23,17 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Placed, opened, parsed, record_in, rows_in
+from foldlog._formats.files.documents import document_of
+from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.readers import Placed, object_in, opened, parsed, record_in, rows_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parsed as parsed_text
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, text_or_empty, within
+from foldlog._open_files import SQLITE
 
 _Part = dict[str, Any]
+Read = Callable[[str, str], Iterator[Located]]
+"""Reads the rows of a table that belong to a session or a message."""
 
 _SESSIONS = (
     """SELECT id, time_created, (SELECT total(length(data)) FROM part WHERE session_id = session.id) AS size
@@ -40,21 +51,50 @@ WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"
 }
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
 _UNREAD = "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import again"
+_EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
 """How many characters of an id tell which message it is: a copy of what OpenCode itself said there has others then."""
 
 
 class Sessions(FileReader):
-    """Finds sessions in databases and in storage folders, there without those that moved to the database beside it."""
+    """Finds sessions in databases, in storage folders, there without those that moved to the database beside it, and in
+    exports.
+    """
 
     def holds(self, path: Path, begin: bytes) -> bool:
         if not begin:
             return (path / "session").is_dir() and (path / "message").is_dir()
-        is_database = begin.startswith(b"SQLite")
-        return is_database and (path.name == "opencode.db" or rows_in(path, f"EXPLAIN {_sessions_in(path)}") != [])
+        if not begin.startswith(SQLITE):
+            return _EXPORT.match(begin) is not None and b'"projectID"' in begin
+        return path.name == "opencode.db" or rows_in(path, f"EXPLAIN {_sessions_in(path)}") != []
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        return _in_storage(path) if path.is_dir() else _in_database(path)
+        if path.is_dir():
+            return _in_storage(path)
+        with path.open("rb") as file:
+            is_database = file.read(len(SQLITE)) == SQLITE
+        return _in_database(path) if is_database else _in_export(path)
+
+
+def _in_export(path: Path) -> Iterator[Contained]:
+    """Yield the session of an export: a document with the session under ``info``, and its messages."""
+    document = object_in(path)
+    info, messages = document.value.get("info"), document.value.get("messages")
+    if type(messages) is not list:
+        raise NotAHistory(path, "holds no array under 'messages', where its history would be")
+    reverted = revert_record(info)
+    records = [session_record(info), *messages, *([] if reverted is None else [reverted])]
+    name = text_or_empty(within(info, "id")) or None
+    yield Contained(name, document_of(document, "messages", records), title=_title_of(info))
+
+
+_UNNAMED = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
+"""The title of a session before a model gave it one."""
+
+
+def _title_of(info: Any) -> str:
+    title = text_or_empty(within(info, "title"))
+    return "" if _UNNAMED.match(title) else title
 
 
 def _sessions_in(path: Path) -> str:
@@ -70,7 +110,8 @@ def _in_storage(storage: Path) -> Iterator[Contained]:
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):
         if (name := session.stem) not in moved:
-            yield Contained(name, Placed(0, partial(_records, partial(_files, storage, session), name)))
+            records = Placed(0, partial(_records, partial(_files, storage, session), name))
+            yield Contained(name, records, title=_title_of(record_in(session).value))
 
 
 def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Located]:
@@ -81,20 +122,28 @@ def _in_database(path: Path) -> Iterator[Contained]:
     log = path.with_name(f"{path.name}-wal")
     unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
     with opened(path) as database:
-        for session, size in database.execute(_sessions_in(path)):
-            yield Contained(session, Placed(int(size), partial(_in_tables, path, session, unread)))
+        read = _reading(path, database)
+        for session, size in database.execute(_sessions_in(path)).fetchall():
+            records = Placed(int(size), partial(_in_tables, path, session, unread))
+            about = _session(read, session)
+            yield Contained(session, records, title=_title_of(about and about.value))
             unread = []
 
 
 def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
     yield from unread
     with opened(path) as database:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        database.row_factory = sqlite3.Row
-        select = {table: query for table, query in _SELECT.items() if table in tables}
-        if "session_v2" not in tables:
-            select.pop("session_message", None)
-        yield from _records(partial(_rows, path, database, select), session)
+        yield from _records(_reading(path, database), session)
+
+
+def _reading(path: Path, database: sqlite3.Connection) -> Read:
+    """Return what reads the rows of a table that belong to a session or a message."""
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    database.row_factory = sqlite3.Row
+    select = {table: query for table, query in _SELECT.items() if table in tables}
+    if "session_v2" not in tables:
+        select.pop("session_message", None)
+    return partial(_rows, path, database, select)
 
 
 def _rows(path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str) -> Iterator[Located]:
@@ -111,22 +160,63 @@ def _rows(path: Path, database: sqlite3.Connection, select: _Part, table: str, o
         yield data._replace(value={**dict_or_empty(data.value), **told})
 
 
-def _records(read: Callable[[str, str], Iterator[Located]], session: str) -> Iterator[Located]:
-    """Yield the messages of a session, each with the parts that can be read, and the session."""
+def _session(read: Read, session: str) -> Located | None:
+    """Return what is stored of a session, by the newest OpenCode."""
+    return next((told for table in ("session_v2", "session") for told in read(table, session)), None)
+
+
+def _records(read: Read, session: str) -> Iterator[Located]:
+    """Yield what does not change of a session, its messages, each with the parts that can be read, and where it is
+    reverted.
+    """
+    about = _session(read, session)
+    if about is not None:
+        yield about if about.problem else about._replace(value=session_record(about.value))
     known = set[str]()
     for message in read("message", session):
         name = text_or_empty(within(message.value, "id"))
         known.add(name[:_ID])
         parts = [] if message.problem else [*read("part", name)]
-        whole = {"info": message.value, "parts": [part.value for part in parts if not part.problem]}
-        *others, last = [part for part in parts if part.problem] or [message]
-        yield from (each._replace(value=None) for each in others)
-        yield last._replace(value=None if message.problem else whole)
+        whole = {
+            "info": _without_summary(message.value),
+            "parts": [part.value for part in parts if not part.problem],
+        }
+        yield from (part._replace(value=None) for part in parts if part.problem)
+        yield message._replace(value=None if message.problem else whole)
     for message in read("session_message", session):
         if text_or_empty(message.value.get("id"))[:_ID] not in known:
             yield message._replace(value=None if message.problem else _message(message.value))
-    for told in [*read("session_v2", session), *read("session", session)][:1]:
-        yield told if told.problem else told._replace(value={"info": told.value})
+    if about is not None and (reverted := revert_record(about.value)) is not None:
+        yield about._replace(value=reverted)
+
+
+_STABLE = ("id", "projectID", "parentID")
+"""What both tables have of a session, and never change."""
+
+
+def session_record(info: Any) -> _Part:
+    """Return the record of a session: what it keeps from its beginning on."""
+    told = dict_or_empty(info)
+    stable = {key: told[key] for key in _STABLE if key in told}
+    created = within(told, "time", "created")
+    return {"info": {**stable, **({} if created is None else {"time": {"created": created}})}}
+
+
+def revert_record(info: Any) -> _Part | None:
+    """Return the record that says from which message on a session is reverted; None for one that is not."""
+    told = dict_or_empty(info)
+    if type(told.get("revert")) is not dict:
+        return None
+    return {"info": {key: told[key] for key in ("id", "projectID", "revert") if key in told}}
+
+
+def _without_summary(info: Any) -> _Part:
+    """Return a message without the files that changed in its turn: OpenCode adds these to what a user said when the
+    turn ends.
+    """
+    told = dict_or_empty(info)
+    is_sum = told.get("role") == "user" and type(told.get("summary")) is dict
+    return {key: value for key, value in told.items() if not (is_sum and key == "summary")}
 
 
 # -- OpenCode 2 -------------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.packing import value_of
-from foldlog._formats.told import NOT_WRITTEN, call_id_of, parts_in
+from foldlog._formats.told import NOT_WRITTEN, arguments_of, call_id_of, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of as arguments_shown
 from foldlog.projections.units import WaitingCalls
@@ -119,13 +118,6 @@ class PairsEncoder(RepliesEncoder):
         return self.called(calls, results)
 
 
-class TurnsEncoder(RepliesEncoder):
-    """For formats in which a result is that of the call before it: ``written`` has each call with its result."""
-
-    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> Sequence[Any]:
-        return self.written([each for pair in zip(calls, results, strict=True) for each in pair if each is not None])
-
-
 def said_before(calls: Sequence[Action]) -> Content:
     """Return what the model said before the calls of a reply."""
     return joined(call.thought for call in calls)
@@ -173,12 +165,3 @@ class CallItems:
 
 def _is_custom(call: Action) -> bool:
     return "custom_tool" in call.meta and isinstance(call.arguments, dict) and call.arguments.keys() == {"input"}
-
-
-def arguments_of(call: Action) -> dict[str, Any]:
-    """Return the arguments of a call as the object that a model is shown."""
-    if not isinstance(call.arguments, str):
-        return call.arguments or {}
-    shown = value_of(arguments_shown(call))
-    # A number of thousands of digits is JSON, but no number of Python.
-    return shown if isinstance(shown, dict) else {"invalid_arguments": call.arguments}

@@ -7,7 +7,7 @@ written.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,9 +113,8 @@ class PartsFormat(Format):
     ``again``     the parts that ``kept`` kept, of which a redaction may have left nothing
     """
 
-    decoder: Callable[[Iterable[Any], Options], RecordDecoder] = PartsDecoder
-    encoder: Callable[[], RecordEncoder] = PartsEncoder
-    live: bool = True
+    decoder: Callable[[Options], RecordDecoder] = PartsDecoder
+    encoder: Callable[[], RecordEncoder] | None = PartsEncoder
     noun: str
     source: Callable[[Record], Source]
     read: Callable[[Any, Record], Made]

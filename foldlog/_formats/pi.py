@@ -19,21 +19,16 @@ there they have no ids, and ``firstKeptEntryIndex`` counts lines. pi writes a se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import blocks_of, kind_of, said, said_in, texts_of, thinking_of
-from foldlog._formats.claude_code.writing import use_of
+from foldlog._formats.blocks import kind_of, said, said_in, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.members import Members
 from foldlog._formats.messages import spoken
-from foldlog._formats.pairs import HELD_MAX, RepliesEncoder
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, id_of_source, milliseconds_of, session_of, time_of
-from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
+from foldlog.eventstore import Retraction, Source
 
 NAME = "pi"
 
@@ -87,8 +82,10 @@ class PiDecoder(FollowingDecoder):
     Of what is shown it knows the number of the entry. pi never keeps a summary, and always what the system says.
     """
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0
@@ -210,112 +207,13 @@ def _ran(message: dict[str, Any]) -> str:
     return told
 
 
-_COUNTS = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "total"), 0)
-_ANSWER = {"api": "anthropic-messages", "provider": "", "model": "", "usage": {**_COUNTS, "cost": _COUNTS}}
-"""What pi reads of each response; the API is that of the form in which events have thinking."""
-
-
-class PiEncoder(RepliesEncoder):
-    """Writes entries of events that have none: of the same events as a chat, and of condensations that keep an end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown = Members[Any]()
-        self._before: list[Any] = []
-        """Entries before a condensation that has none."""
-
-    def head(self, event: Event) -> list[Any]:
-        return [{"type": "session", "version": 3, "id": session_of(event), "timestamp": time_of(event), "cwd": ""}]
-
-    def records(self, event: Event) -> Sequence[Any] | None:
-        if not isinstance(event, CondensationAction):
-            return super().records(event)
-        if event.summary is None or event.summary_offset:
-            return None
-        self._before += super().complete(0)  # a condensation tells which entry is the first that it keeps
-        members, gone = self._shown.all(), set(event.forgotten_event_ids or ())
-        kept = [entry for event_id, entry in members if event_id not in gone]
-        is_end = kept == [entry for _, entry in members[len(members) - len(kept) :]] and None not in kept
-        if not is_end:
-            return None
-        first = {"firstKeptEntryId": kept[0] if kept else _id(event)}
-        tokens = event.metadata.get("tokens_before", 0)
-        entry = self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens)
-        return [*self.complete(0), entry]
-
-    def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        before, self._before = self._before, []
-        return [*before, *super().complete(most)]
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        if type(record) is dict and record.get("type") != "session" and "id" in record:
-            self.last = record["id"]
-        for event in events:
-            self._shown.follow(event, None if isinstance(event, CondensationAction) else self.last)
-
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        message: dict[str, Any]
-        match event := events[0]:
-            case Action():
-                blocks = [block for call in events for block in _called(call)]
-                message = {"role": "assistant", "content": blocks, **_ANSWER, "stopReason": "toolUse"}
-            case Observation():
-                message = {"role": "toolResult", "toolCallId": call_id_of(event)}
-                message |= {"toolName": event.tool, "content": _blocks(event.content), "isError": event.is_error}
-            case Message(source="agent"):
-                blocks = [*map(_thought, event.thinking), *_blocks(event.content)]
-                message = {"role": "assistant", "content": blocks, **_ANSWER, "stopReason": "stop"}
-            case Message(source="user"):
-                message = {"role": "user", "content": _blocks(event.content)}
-            case _:
-                message = {"role": "custom", "customType": "foldlog", "display": True}
-                message["content"] = _blocks(event.content)
-        return [self._entry(events, "message", message={**message, "timestamp": milliseconds_of(event)})]
-
-    def _entry(self, events: Sequence[Event], kind: str, **fields: Any) -> dict[str, Any]:
-        entry = {"type": kind, "id": _id(events[0]), "parentId": self.last}
-        entry |= {"timestamp": time_of(events[0]), **fields}
-        self.follow(events, entry)
-        return entry
-
-
-def _id(event: Event) -> str:
-    known = id_of_source(event)
-    return known if type(known) is str else f"{event.id:08x}"
-
-
-def _called(call: Action) -> list[dict[str, Any]]:
-    use = use_of(call)
-    blocks = [*map(_thought, call.thinking), *_blocks(call.thought)]
-    return [*blocks, {"type": "toolCall", "id": use["id"], "name": use["name"], "arguments": use["input"]}]
-
-
-def _thought(block: dict[str, Any]) -> dict[str, Any]:
-    if "data" in block:
-        return {"type": "thinking", "thinking": "", "thinkingSignature": block["data"], "redacted": True}
-    signed = {"thinkingSignature": block["signature"]} if "signature" in block else {}
-    return {"type": "thinking", "thinking": block.get("thinking", ""), **signed}
-
-
-def _blocks(content: Content) -> list[dict[str, Any]]:
-    """Return the texts and images of a content: pi has no other files."""
-    blocks = (block for block in blocks_of(content) if kind_of(block) != "document")
-    return [_image(block["source"]) if "data" in block.get("source", ()) else block for block in blocks]
-
-
-def _image(source: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "image", "data": source["data"], "mimeType": source["media_type"]}
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
     expected="an entry with a text under 'type'",
     decoder=PiDecoder,
-    encoder=PiEncoder,
     conversation=first_named(_session),
-    rewritten=True,
     kept_in=("~/.pi/agent/sessions", "~/.openclaw/agents"),
     source_id=member("id"),
 )

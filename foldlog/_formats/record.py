@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from foldlog._usage import cost_of, count_of, usage_of
-from foldlog.eventstore import Content, EventStoreError, Origin, parse_event_time
+from foldlog.eventstore import Content, EventStoreError, EventTime, Origin, in_utc, parse_event_time
 
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
@@ -41,7 +41,8 @@ class ImportFinding(NamedTuple):
 
 class Located(NamedTuple):
     """A JSON value, or the problem in its place, with the rest of the value where that can be read. ``source`` is a
-    file in which it is on a line, or says the place.
+    file in which it is on a line, or says the place. ``text`` is the value as it stands there, where that is known:
+    at ``offset`` in the file, or in the text of its document.
     """
 
     line: int
@@ -49,6 +50,7 @@ class Located(NamedTuple):
     value: Any
     problem: str | None = None
     source: str = ""
+    text: bytes = b""
 
     @property
     def place(self) -> str:
@@ -89,6 +91,12 @@ def text_or_empty(value: Any) -> str:
 def text_or_none(value: Any) -> str | None:
     """Return a text of a record; None where the record has none, or another value."""
     return value if type(value) is str else None
+
+
+def time_in(text: Any) -> EventTime | None:
+    """Return the time in a text, to compare with others: see ``in_utc``; None for another text or value."""
+    at = parse_event_time(text)
+    return None if at is None else in_utc(at)
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -68,7 +68,7 @@ class FollowingDecoder(RecordDecoder):
     """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows (``shown``).
 
     A subclass says what a record ``read``s as, and of each event that is shown what its compactions ask for. ``rules``
-    is the format, and ``past`` the history before the first record, if there is one.
+    is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
@@ -78,15 +78,17 @@ class FollowingDecoder(RecordDecoder):
     told again.
     """
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
+    has_own_ids: ClassVar[bool] = False
+    """Whether the ids of records are their own where the source tells no time, too."""
+
+    def __init__(self, options: Options) -> None:
         super().__init__(options)
         assert options.format is not None
         self.rules, self.options = options.format, options
-        self.past = options.past if options.first_id else None
-        self.calls = OpenCalls(None if self.past is None else self.past.view)
-        self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
-        self._repeats = Repeats(is_begun=self.past is not None)
-        self._response: Any = None if self.past is None else ...  # not known yet
+        self.calls = OpenCalls()
+        self.shown = Members[Any]()
+        self._repeats = Repeats()
+        self._response: Any = None
 
     def follow(self, event: Event) -> None:
         """Take notice of the next event."""
@@ -98,19 +100,11 @@ class FollowingDecoder(RecordDecoder):
         """Return the response of a call whose record does not tell it: that of the calls before it, unless a result,
         the words of others or a compaction came since.
         """
-        if self._response is ... and self.past is not None:
-            found = (_response_after(event, ...) for event in self.past.newest_first())
-            self._response = next((each for each in found if each is not ...), None)
         return self._response or f"response-{version}"
 
-    def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:
-        """Return what was shown at a version before the first record, by default at the first record."""
-        shown = () if self.past is None else self.past.view(version)
-        return ((event.id, self.known(event, None)) for event in shown)
-
-    def known(self, event: Event, read: RecordEvents | None) -> Any:
-        """Return what the format knows of an event of this record; None for one before the first record."""
-        return None if read is None else read.known
+    def known(self, event: Event, read: RecordEvents) -> Any:
+        """Return what the format knows of an event of this record."""
+        return read.known
 
     def events(self, record: Any) -> list[Event]:
         self.check(record)
@@ -130,7 +124,7 @@ class FollowingDecoder(RecordDecoder):
     def remember(self, key: int, told: Told) -> None:
         """Take notice of a record that may come again, and of its key."""
         is_timed = told[0] != (None, None)
-        is_own = self.repeat == "records" and (is_timed or self.rules.rewritten) and told[1] is not None
+        is_own = self.repeat == "records" and (is_timed or self.has_own_ids) and told[1] is not None
         if self._repeats.add(key, happened_at(told), is_own=is_own, is_timed=is_timed):
             self.options.findings.append(_AGAIN)
 

@@ -35,6 +35,8 @@ _MODULES = (
     "swe_agent",
     "opencode",
     "gemini_cli",
+    "qwen_code",
+    "cursor",
     "copilot_cli",
     "pydantic_ai",
     "google_adk",

@@ -6,7 +6,7 @@ from array import array
 from datetime import UTC, datetime
 from typing import Any
 
-from foldlog._formats.packing import bytes_of
+from foldlog._formats.json_text import bytes_of
 from foldlog.eventstore import Annotation, Event
 
 REPEATED = "repeated record"
@@ -19,11 +19,10 @@ class Repeats:
     """Tells which records are earlier ones again: those with an id of their own; in a log that tells its times also
     those that begin with its first record, or with one that happened before the newest, and follow in their order.
 
-    ``is_begun``: whether there are records before the first one. Memory: some words for each record.
+    Memory: some words for each record.
     """
 
-    def __init__(self, *, is_begun: bool) -> None:
-        self._is_begun = is_begun
+    def __init__(self) -> None:
         self._known, self._in_order = set[int](), array("q")
         self._places, self._newest = dict[int, int](), datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
@@ -41,8 +40,6 @@ class Repeats:
         """
         if is_own:
             self._known.add(key)
-        if self._is_begun:
-            return False
         self._is_timed = self._is_timed if self._in_order else is_timed
         self._again = 0 if is_own and not self._is_timed else self._place(key, at)
         if at is not None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.messages import filled
-from foldlog._formats.pairs import arguments_of
 from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import (
     dict_or_empty,
@@ -32,7 +31,7 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
-from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
+from foldlog._formats.told import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
 _USAGE = {

@@ -13,19 +13,16 @@ A message becomes the events that ``openai_chat`` makes of it. In addition:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import Format
-from foldlog._formats.openai_chat import EXPECTED, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
-from foldlog._formats.record import joined_text, member
+from foldlog._formats.openai_chat import EXPECTED, OpenAIChatDecoder, accepts, beside
+from foldlog._formats.record import member
 from foldlog._formats.record_events import RecordEvents
-from foldlog.eventstore import Event
 
 NAME = "swe-agent"
 
 _KEPT = ("role", "is_demo")
-_TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
 class _Decoder(OpenAIChatDecoder):
@@ -39,9 +36,7 @@ class _Decoder(OpenAIChatDecoder):
 
     def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
-            is_demo, before = bool(message.get("is_demo")), self._last
-            if before is None:
-                before = next((record for record, _ in self.past.newest_records()), {}) if self.past else {}
+            is_demo, before = bool(message.get("is_demo")), self._last or {}
             is_answer = before.get("role") == "assistant" and is_demo == bool(before.get("is_demo"))
             return [{**message, "role": "environment"}] if is_demo or is_answer else [message]
         call_ids = message.get("tool_call_ids")
@@ -49,24 +44,6 @@ class _Decoder(OpenAIChatDecoder):
             call_ids = []
         results = [{**message, "tool_call_id": call_id, "content": ""} for call_id in call_ids[1:]]
         return [{**message, "tool_call_id": next(iter(call_ids), None)}, *results]
-
-
-class _Encoder(OpenAIChatEncoder):
-    _agent: Any = "main"
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._agent = (record or {}).get("agent", "main")
-
-    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        message["agent"] = self._agent
-        message["message_type"] = _TYPES[message["role"]]
-        if message["role"] == "assistant":
-            message["thought"] = joined_text(message["content"] or "")
-        if message["role"] == "tool":
-            message.pop("name", None)
-            call_id = message.pop("tool_call_id", None)
-            message |= {} if call_id is None else {"tool_call_ids": [call_id]}
-        return message
 
 
 def _matches(record: Any) -> bool:
@@ -79,10 +56,8 @@ FORMAT = Format(
     accepts=accepts,
     expected=EXPECTED,
     decoder=_Decoder,
-    encoder=_Encoder,
     beside=beside,
     note="a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it",
-    live=True,
     source_id=member("id"),
     time=None,
     marks_errors=False,

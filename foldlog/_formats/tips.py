@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import Any
 
-from foldlog._formats.packing import place_of
+from foldlog._formats.places import place_of
 from foldlog._formats.record import INCOMPLETE, UNREAD
 from foldlog.eventstore import (
     ATTRIBUTES,

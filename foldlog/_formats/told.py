@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid5
 
+from foldlog._formats.json_text import value_of
 from foldlog._formats.record import text_or_empty, time_text, within
 from foldlog.eventstore import (
     Action,
@@ -21,6 +22,7 @@ from foldlog.eventstore import (
     Retraction,
     SystemMessage,
 )
+from foldlog.projections import arguments_of as arguments_shown
 
 T = TypeVar("T")
 
@@ -55,21 +57,11 @@ def stamp_of(event: Event) -> dict[str, str]:
     return {} if time is None else {"timestamp": time}
 
 
-def time_of(event: Event) -> str:
-    """Return the time of an event as text; for records that need one that of 1970, read as none, where it has none."""
-    return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
-
-
 def session_of(first: object) -> str:
     """Return the id of a session that foldlog writes. It depends on the first event or record alone, so a later export
     of the same conversation has the same id.
     """
     return str(uuid5(NAMESPACE_OID, ascii(first)))
-
-
-def milliseconds_of(event: Event) -> int:
-    """Return the time of an event in milliseconds after 1970; 0 where it has none."""
-    return 0 if event.timestamp is None else int(event.timestamp.timestamp() * 1000)
 
 
 def id_of_source(event: Event) -> Any:
@@ -137,3 +129,8 @@ def file_in(part: dict[str, Any]) -> str:
     """Return the URL of an image, or the one that holds another file; an empty text for another part."""
     held = within(part, "file", "file_data") if part.get("type") == "file" else None
     return held if isinstance(held, str) and data_in(held)[1] else url_in(part)
+
+
+def arguments_of(call: Action) -> dict[str, Any]:
+    """Return the arguments of a call as the object that a model is shown."""
+    return value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}

@@ -1,9 +1,8 @@
 """What exports of chats share: a file with many conversations, each a tree of messages of which one branch is shown.
 
-A conversation has a record for each message, and at the end one for all else: its title, its times, its newest message.
-The records stand in the order of their times, so a conversation that goes on, or is answered again at some message,
-only gets more of them, and the View at each version is what the model was told then. The last record says which branch
-the site shows.
+A conversation has a record for each message, and at the end one that says which branch the site shows, where that is
+not the branch of the newest message. The records stand in the order of their times, so a conversation that goes on, or
+is answered again at some message, only gets more of them, and the View at each version is what the model was told then.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,12 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in, on_lines
-from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, RecordEncoder
+from foldlog._formats.files.documents import document_in, document_of, elements, text_of
+from foldlog._formats.files.readers import JsonLines, Placed, on_lines
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.pairs import TurnsEncoder
-from foldlog._formats.record import Located, at, described, member, text_or_none
+from foldlog._formats.record import Located, at, described, member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
@@ -42,18 +40,34 @@ class Exports(FileReader):
 
     ``begins``  keys that a file begins with, any of these sets
     ``named``   the keys of a conversation under which its name may be, the first that has a text
+    ``held``    the key of the array with the messages
+    ``id title newest``  the keys of a message's id, of the title, and of the id of the newest message that is shown
+    ``about``   what a record of the conversation has besides its name and the newest message
     """
 
     begins: Sequence[frozenset[bytes]]
     named: Sequence[str]
+    held: str = ""
+    id: str
+    title: str
+    newest: str
+    about: Mapping[str, Any]
 
     @abstractmethod
     def has(self, value: Any) -> bool:
         """Return whether a JSON value is a conversation."""
 
     @abstractmethod
+    def messages(self, conversation: Record) -> list[Any]:
+        """Return its messages in their order, damaged ones too; none where nothing was said."""
+
     def records(self, conversation: Record) -> list[Any]:
-        """Return its records, damaged ones too, the last one for all but the messages; none where nothing was said."""
+        """Return its messages, and what says which branch is shown, where that is not the one of the last message."""
+        messages, newest = self.messages(conversation), text_or_none(conversation.get(self.newest))
+        if not messages or newest in (None, member(self.id)(messages[-1])):
+            return messages
+        named = {key: conversation[key] for key in self.named if key in conversation}
+        return [*messages, {**named, **self.about, self.newest: newest}]
 
     def name_of(self, conversation: Record) -> str | None:
         return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
@@ -70,22 +84,22 @@ class Exports(FileReader):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [at(located.place, None, problem)])))
             elif records := self.records(value):
-                yield Contained(self.name_of(value), held_in(path, located.line, records))
+                title = text_or_empty(value.get(self.title)).strip()
+                yield Contained(self.name_of(value), document_of(located, self.held, records), title=title)
 
 
 def _conversations(path: Path) -> Iterator[Located]:
     if on_lines(path):
         yield from JsonLines(path)
         return
-    with path.open("rb") as file:
-        scanner = Scanner(file)
-        try:
-            if scanner.peek() == "[":
-                yield from elements(scanner)
-            else:
-                yield Located(scanner.line, 0, scanner.value(), None, scanner.source)
-        except UnreadableJson as error:
-            yield scanner.located(error)
+    try:
+        data = path.read_bytes()
+        if data.lstrip()[:1] == b"[":
+            yield from elements(text_of(data), str(path))
+        else:
+            yield document_in(data, str(path))
+    except UnreadableJson as error:
+        yield at(str(path), None, str(error))
 
 
 # -- the order --------------------------------------------------------------------------------------------------------
@@ -124,8 +138,8 @@ class TreeDecoder(FollowingDecoder):
     keeps_shown = False
     rules: TreeFormat
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
         self._root: Any = None
@@ -160,22 +174,6 @@ class TreeDecoder(FollowingDecoder):
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(TurnsEncoder):
-    """Writes events that were not imported as messages after the last one that is shown."""
-
-    rules: TreeFormat
-
-    def written(self, events: Sequence[Any]) -> Sequence[Record]:
-        records = self.rules.write(events, self.last)
-        for record in records:
-            self.follow(events, record)
-        return records
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        key = self.rules.newest if self.rules.is_about(record) else self.rules.id
-        self.last = text_or_none(member(key)(record)) or self.last
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFormat(Format):
     """A format of such exports.
@@ -183,17 +181,13 @@ class TreeFormat(Format):
     ``is_about``   whether a record is that of a conversation, and not a message
     ``id parent``  the keys of a message for its id and that of the message that it follows
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
-    ``write``      messages after the one with this id, of an event, or of the calls of a reply, each with its result
     """
 
-    encoder: Callable[[], RecordEncoder] = _Encoder
-    rewritten: bool = True
     is_about: Callable[[Any], bool]
     id: str
     parent: str
     title: str
     newest: str
-    write: Callable[[Sequence[Any], str | None], Sequence[Record]]
 
 
 def name_of(event: Event) -> str:

@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from foldlog._archive import makes_events
 from foldlog._history.history import History, described, unknown_name
 from foldlog._observed import tell
 from foldlog.eventstore import (
@@ -22,8 +23,6 @@ from foldlog.eventstore import (
     Documents,
     FoundEvent,
     Generation,
-    HistoryDiverged,
-    InvalidArgument,
     KeyRing,
     RecentConversations,
     Store,
@@ -36,9 +35,9 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
+    from foldlog._archive.recording import Recording
     from foldlog._maintenance import Maintenance
-    from foldlog._recording import Recording
-    from foldlog._search import Hit, SearchIndex
+    from foldlog._search import Hit
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
 
 ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
@@ -110,7 +109,7 @@ class Histories:
         condenser: ChosenCondenser | None = None,
         agent_llm: AgentModel | None = None,
     ) -> None:
-        self.store = store
+        self.store = makes_events(store)
         self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
         store.register(self.views)  # revisions are stored in the transaction of their events
         self.agent_llm = agent_llm
@@ -185,16 +184,9 @@ class Histories:
 
     @cached_property
     def _recording(self) -> Recording:
-        from foldlog._recording import Recording
+        from foldlog._archive.recording import Recording
 
         return Recording()
-
-    @cached_property
-    def _search_index(self) -> SearchIndex:
-        """Return the full-text index of the store, opened when it is first used. Raises ``SearchRefused``."""
-        from foldlog._search import SearchIndex
-
-        return SearchIndex(self.store)
 
     def search(
         self,
@@ -206,19 +198,21 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the best ``limit`` events that have all the words, best first, of all conversations or of one; with
-        None all of them.
+        """Return the newest ``limit`` events that have all the words, those of the newest conversations first, of all
+        conversations or of one; with None all of them.
 
-        ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
-        ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. The index is brought up
-        to date first. Raises ``InvalidArgument`` where there is no word to search for, ``ConversationNotFound``, and
-        ``SearchRefused`` for an encrypted store without its keys. Cost: the query, and the events since the last one.
+        A word is found at the beginning of words; ``"several words"`` in quotes follow one another. ``kinds`` are
+        ``user``, ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. There is no
+        index: the stored records and events are read. Raises ``InvalidArgument`` where there is no word to search for,
+        and ``ConversationNotFound``; one whose key is not given is left out. Cost: about 400 MB a second, up to the
+        last hit.
         """
+        from foldlog._search import search
+
         if conversation is not None:
-            self.store.conversation(check_text("conversation", conversation))
-        return self._search_index.search(
-            words, conversation=conversation, kinds=kinds, since=since, until=until, limit=limit
-        )
+            self.store.conversation(check_text("conversation", conversation), pending=True)
+        how: dict[str, Any] = {"kinds": kinds, "since": since, "until": until, "limit": limit}
+        return search(self.store, words, conversation=conversation, **how).hits
 
     def __getitem__(self, conversation: str) -> History:
         return History(self, check_text("conversation", conversation))
@@ -259,56 +253,43 @@ class Histories:
     ) -> tuple[History, ...]:
         """Import the histories of other agents in a file, or in a folder and the folders below it. Return them.
 
-        Importing the same source again adds only new events; one that was edited becomes a fork. Each history has the
-        name of its source, after ``prefix``; ``conversation`` names a single one. A record that cannot be read is left
-        out: ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+        The sources are kept as they are; the events of a history are made at its first use. Importing the same source
+        again adds only new records; one that was written again becomes a fork at the first record that differs. Each
+        history has the name of its source, after ``prefix``; ``conversation`` names a single one. A record that cannot
+        be read is left out: ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
 
         Raises ``formats.UnknownFormat``; ``ValueError`` where the path holds no history, or several for one
-        ``conversation``; ``HistoryDiverged`` where a history neither continues the stored one nor becomes a fork of it,
-        after the others were imported.
-        Durability: on disk when it returns. Cost: the records.
+        ``conversation``; after the others were imported, what kept a source from it, such as ``formats.SourceRefused``
+        where redacted content would come back. Durability: on disk when it returns. Cost: the bytes.
         """
+        from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_told
-        from foldlog._importing import import_source
-        from foldlog._importing.known import HeldTwice
-        from foldlog._seen_files import SeenFiles
-        from foldlog.formats import open_sources
 
         format, prefix = check_text("format", format), check_text("prefix", prefix)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
         check_told("findings", findings)
-        seen = SeenFiles(self.store, format, prefix, conversation, below=[path])
-        sources = open_sources([path], format, prefix=prefix, look=seen.look)
         if conversation is not None:
             check_text("conversation", conversation)
-            if len(list(islice(sources, 2))) > 1:
-                raise InvalidArgument(f"conversation names one history, and {path} has several; use prefix instead")
         find = findings or (lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told))
-        imported = []
-        diverged: HistoryDiverged | None = None
-        for source in sources:
-            try:
-                one = import_source(self.store, source, conversation, seen=seen)
-            except HistoryDiverged as error:  # the others are imported, as by the command
-                if str(error).endswith("another conversation"):
-                    error.args = (f"{error}; import it under another id, with conversation=ID or prefix=TEXT",)
-                find(f"{source.path}: {error}")
-                diverged = diverged or (None if isinstance(error, HeldTwice) else error)
+        imported = dict[str, None]()
+        failed: Exception | None = None
+        sources = Import(self.store, [Path(path)], format, prefix=prefix, conversation=conversation)
+        for one in sources:
+            if isinstance(one, Failed):
+                find(f"{one.path}: {one.error}")
+                failed = failed or one.error
                 continue
-            for finding in source.findings:
+            imported[one.conversation] = None
+            for finding in one.findings:
                 find(str(finding))
-            if one.version:
-                imported.append(one)
-                seen.imported(source, one)
-        seen.close_file()
-        seen.flush()
         for finding in sources.findings:
             find(str(finding))
-        if diverged is not None:
-            raise diverged
-        imported = sorted((*imported, *seen.unchanged.values()), key=lambda one: seen.place(one.path))
-        return tuple(self[name] for name in dict.fromkeys(one.conversation for one in imported))
+        if failed is not None:
+            raise failed
+        if not imported:
+            raise sources.nothing()
+        return tuple(self[name] for name in imported)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
         """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
@@ -327,14 +308,14 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation with its companions for good, from the search index too. Return its tombstone.
+        """Erase a conversation with its companions for good. Return its tombstone.
 
         No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` names what may hold it
         still. Calling it again finishes an interrupted erasure. ``detach_forks`` first gives each of its forks a copy
         of the shared events; ``with_forks`` erases its forks too. With ``expected``, its row, it is erased only if it
         has no newer event.
 
-        In a SQLite file its bytes, and those in the search index, stay until ``maintenance.vacuum``
+        In a SQLite file its bytes stay until ``maintenance.vacuum``
         (``bytes_pending``), which rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums
         all tables, which costs many times the erasure of a short conversation: to erase many, use
         ``maintenance.retain``, or give ``complete=False`` and call ``maintenance.vacuum`` at the end.
@@ -342,7 +323,7 @@ class Histories:
         Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given; ``ConversationHasForks`` where it has
         forks that are neither detached nor erased; ``VersionConflict`` where its last event is not that of
         ``expected``; and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end. Cost:
-        its events, what is new for the search index, and the sums that lists keep.
+        its events, and the sums that lists keep.
         """
         from foldlog._maintenance import erased, gone
 
@@ -364,9 +345,6 @@ class Histories:
         """Close the store. The threads of its async face end; only closing that face waits for their calls."""
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)
-        index: SearchIndex | None = self.__dict__.pop("_search_index", None)
-        if index is not None:
-            index.close()
         self.store.close()
 
     def __enter__(self) -> Histories:

@@ -57,6 +57,8 @@ from foldlog.projections import (
 )
 
 if TYPE_CHECKING:
+    from foldlog._archive.recording import Recorder
+    from foldlog._archive.stored import Records
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease
     from foldlog._history.recall import RecallTool
@@ -185,7 +187,14 @@ class History:
             return iter(())
         version, retractions = self._store.query(self.id, known)
         chosen = format or format_of_history(self._store, self.id)
-        return encode_standing(self.events(0, version), version, retractions, chosen, notes)
+        stored = self._stored_records()
+        return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
+
+    def _stored_records(self) -> Records:
+        """Return the records of the source of this history, by the events that they became."""
+        from foldlog._archive.stored import Records
+
+        return Records(self._store, self.id)
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.
@@ -225,6 +234,43 @@ class History:
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {"generation": self._generation, "idempotency_key": idempotency_key, "dedupe": dedupe}
+        return self._append(appended, expected_version, how, documents)
+
+    def _append_recorded(
+        self,
+        events: Sequence[Event],
+        recorder: Recorder,
+        expected_version: ExpectedVersion,
+        *,
+        idempotency_key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
+        dedupe: Literal["origin"] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append events as ``append`` does, with the records that ``recorder`` made some of them of."""
+        how: dict[str, Any] = {
+            "generation": self._generation,
+            "idempotency_key": idempotency_key,
+            "dedupe": dedupe,
+            "also": partial(recorder.write, conversation=self.id),
+        }
+        recorded = self._append(list(events), expected_version, how, documents)
+        self._histories._recording.keep(self, recorder)
+        return recorded
+
+    def _recorder(self, format: str) -> Recorder:
+        """Return the decoder of the next records, at the version of the history. Raises ``ConversationErased``."""
+        from foldlog._formats.registry import format_named
+
+        return self._histories._recording.recorder(self, format_named(format))
+
+    def _append(
+        self,
+        appended: Event | list[Event],
+        expected_version: ExpectedVersion,
+        how: dict[str, Any],
+        documents: Mapping[str, Any] | None,
+    ) -> tuple[Recorded, ...]:
+        """Append events; a reply to a View that is not the newest notes which View it answers."""
 
         def append(events: Event | Sequence[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
             if documents is None:
@@ -326,14 +372,13 @@ class History:
     ) -> tuple[Recorded, ...]:
         """Append ``records`` of a format as events, all or none, as an import would. Return the events as recorded.
 
-        ``foldlog.formats.encode(history.events(), format)`` gives the records back. With ``dedupe="origin"`` records
+        The records are stored with them, and ``export`` gives them back. With ``dedupe="origin"`` records
         whose source id the history has already are left out; those without an id are appended. Other writers, also
         those of other processes, may append at the same time.
 
-        Raises ``formats.UnknownFormat``; ``formats.NotLive`` for a format whose histories can only be imported whole;
-        ``InvalidEvent`` if a record is not one of the format; and what ``append`` raises. Durability: on disk when it
-        returns. Cost: the records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says for
-        which records a format reads more.
+        Raises ``formats.UnknownFormat``; ``InvalidEvent`` if a record is not one of the format; and what ``append``
+        raises. Durability: on disk when it returns. Cost: the records; at the first call of a process all records that
+        are there, at some 40 MB a second.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
@@ -736,14 +781,14 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one event for good, from the search index too, or of several, all or none. Each is given
+        """Erase the content of one event for good, or of several, all or none. Each is given
         by its id or itself. Return the receipt.
 
         Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
         quote the event; ``with_summaries`` redacts these too. It also names copies of the content in companions of the
         conversation, which are redacted with it. ``by`` says who does it, by default the user of the operating system.
-        In a SQLite file the bytes, and those in the search index, stay until ``maintenance.vacuum``
+        In a SQLite file the bytes stay until ``maintenance.vacuum``
         (``bytes_pending``): call it once for many redactions. On PostgreSQL the call vacuums all tables, unless
         ``complete`` is False. Calling it again finishes an interrupted redaction. Of an event that
         set attributes, all attributes go, of one that set a document its newest value: set ``documents_lost`` again.
@@ -757,7 +802,6 @@ class History:
         """
         from foldlog._maintenance import cleared, redacted
         from foldlog._reports.sums import KeptSums
-        from foldlog._search.index import still_in_index
 
         given = [event] if isinstance(event, int | Event) else event
         event_ids = [each.id if isinstance(each, Event) else check_whole("event", each) for each in given]
@@ -766,7 +810,6 @@ class History:
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         with KeptSums(self._store).put_back():
             receipt = redacted(self._store, self.id, event_ids, **options)
-            receipt = receipt._replace(unconfirmed=(*receipt.unconfirmed, *still_in_index(self._store)))
             return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:

@@ -22,7 +22,7 @@ from foldlog._documents import (
     SavingsDocument,
     ToldDocument,
 )
-from foldlog._formats.rewritten import is_replacing
+from foldlog._formats.replacing import is_replacing
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import Overview, counted_in, is_about_it
 from foldlog._reports.own_ids import in_own_ids

@@ -6,13 +6,13 @@ comparison.py       tables of several condensers over the same histories; compar
                     recall_curve.py: several sizes of each, as a plot
 replays.py          another condenser over a recorded history; needed.py: what the agent needed again
 sent.py             which events of a View a model is sent; sizes.py: their tokens
-stats.py            figures of conversations; usage.py spending.py prices.py: calls of models, and their cost
+stats.py            figures of conversations; spending.py prices.py: calls of models, and their cost
 sums.py             the sums that are kept of each conversation, which lists, figures and the page read; of_one.py: how
                     they are made; counts.py: of kinds, tools and days; overview.py: what a conversation is about
 unreadable.py       read on past events that cannot be read; own_ids.py: what a condensation of V0 forgets
 kept.py             how values are kept beside conversations, so that only those that have changed are read
 of_all.py           the same of all conversations together
-ahead.py            the sums of a history that an import reads, before it is in the store
+pending.py          the sums of a source whose records are no events yet
 runs.py             two conversations without a common past side by side
 savings.py          tokens that condensations saved, and their cost
 """

@@ -18,7 +18,7 @@ from sqlite_utils import Database
 
 from foldlog._derived import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._documents import AddedDocument, DamagedDocument
-from foldlog._formats.rewritten import is_replacing
+from foldlog._formats.replacing import is_replacing
 from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.overview import copies_before
@@ -142,7 +142,7 @@ class AuditTables(Derived[AuditRow]):
         with self._transaction():
             if self.position != after:
                 return None
-            for name, _, ids, _ in changes.removals:
+            for name, _, ids in changes.removals:
                 if ids is None:
                     self._remove(name)
                 else:

@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
-from foldlog._formats.packing import is_declined
+from foldlog._formats.places import is_declined
 from foldlog._formats.record import dicts_in
+from foldlog._formats.usage import is_call
 from foldlog._kinds import label
 from foldlog._reports.overview import is_about_it
 from foldlog._reports.savings import is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
-from foldlog._reports.usage import is_call
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import (

@@ -102,12 +102,6 @@ class KeptOfAll:
         if self._blocks and recorder.offer(lambda transaction: self._write(transaction, 0, set(), is_whole=True)):
             self._kept_at = self._position
 
-    def make(self) -> None:
-        """Make the blocks that have changed, where they are kept. Cost: see ``load``."""
-        recorder = self._store.database.recorder
-        if not recorder.on_server and not recorder.value("key_ids"):
-            self.load()
-
     def _stale(self, reader: Reader, until: int) -> set[int]:
         """Return the numbers of the blocks in which a conversation has changed, or was erased."""
         keys = {key for key, _ in reader.touched(self._position, until, 1)} if self._blocks else set()

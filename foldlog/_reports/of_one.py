@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType, field
 
 from foldlog._documents import CondensationsDocument, SavingsDocument
-from foldlog._formats.rewritten import is_replacing
+from foldlog._formats.replacing import is_replacing
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.overview import Overview, counted_in, overview_of
 from foldlog._reports.savings import forgotten_by, is_made, saving_of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from foldlog._formats.asked import READ_MAX, asked_in
 from foldlog._formats.record import UNREAD
-from foldlog._formats.rewritten import is_replacing, standing_in
+from foldlog._formats.replacing import is_replacing, standing_in
+from foldlog._formats.usage import is_copy
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
-from foldlog._reports.usage import is_copy
 from foldlog._usage import IMPORTED
 from foldlog._words.times import known_format, time_text
 from foldlog.eventstore import (
@@ -41,9 +41,7 @@ NATIVE = "foldlog"
 _ABOUT_IT = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
-_TITLE_MAX, _READ_MAX = 300, 20_000
-_TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
-"""Begins or ends what a runtime says in a user's message, as ``<command-name>``."""
+TITLE_MAX = 300
 
 
 class Overview(NamedTuple):
@@ -135,7 +133,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
         if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None
-    return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, number, last_event_at=last)
+    return Overview(attributes, None if told is None else told[:TITLE_MAX], form, number, last_event_at=last)
 
 
 def _title_in(values: Mapping[str, Any]) -> str | None:
@@ -207,9 +205,6 @@ def is_activity(event: Event) -> bool:
 
 def _asked(event: Message) -> tuple[str, str]:
     """Return what a user asks for in a message, without what a runtime added to it, and all that it says."""
-    from foldlog.condensers.strategies.digest.words import of_user
-
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
-    text = "\n".join(text[:_READ_MAX] for text in texts if isinstance(text, str))
-    return " ".join(of_user(text).asked.split()), " ".join(_TAG.sub(" ", text).split())
+    return asked_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._formats.record import dict_or_empty
+from foldlog._formats.usage import begins_call, is_call
 from foldlog._kinds import label
 from foldlog._reports.overview import counted_in, is_request
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by
 from foldlog._reports.sums import KeptSums
-from foldlog._reports.usage import begins_call, is_call
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable

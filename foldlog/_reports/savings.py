@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foldlog._documents import SavingsDocument
-from foldlog._formats.packing import is_declined
+from foldlog._formats.places import is_declined
 from foldlog._kinds import label
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction

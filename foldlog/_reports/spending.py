@@ -14,8 +14,8 @@ from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._formats.record import UNREAD, dicts_in
+from foldlog._formats.usage import ModelCall, Untold, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._reports.usage import ModelCall, Untold, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._usage import IMPORTED, LACKING, whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
@@ -116,6 +116,11 @@ class Spending(Struct):
             others.append(told)
         elif tokens_of(told) >= tokens_of(self.replies.get(call.reply)):  # a copy may be cut short
             self.replies[call.reply] = told
+
+    def count(self, calls: Iterable[ModelCall]) -> None:
+        """Count calls that a source tells, each by itself."""
+        for call in calls:
+            self._take(call, self.calls)
 
     def hashes(self) -> list[int]:
         """Return a hash of each reply, equal for all its copies: see ``_hash``."""

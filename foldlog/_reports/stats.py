@@ -68,6 +68,9 @@ def collect_stats(
     table = prices or Prices()
     if conversations is not None and len(conversations) == 1:
         row = _row(store, conversations[0])
+        if row.pending:
+            ((_, sums_of_it),) = KeptSums(store, views).of([row])
+            return Stats(**asdict(sums_of_it.counts), models=priced(sums_of_it.calls, table))
         one, sizes = counted_on(store, views, row, Counting(), alone=True, on_events=on_events)
         return Stats(**asdict(one.counts), models=priced(one.calls, table), view_tokens=sizes)
     sums, total = KeptSums(store, views, on_events=on_events), Counts()
@@ -80,7 +83,7 @@ def collect_stats(
 
 
 def _row(store: Store, conversation: str) -> ConversationRow:
-    row = store.conversation(conversation)
+    row = store.conversation(conversation, pending=True)
     if row.erased_at is not None:
         store.version(conversation)  # raises: of an erased one nothing is counted
     return row

@@ -15,11 +15,12 @@ from foldlog._documents import ConversationDocument, ModelDocument, SpentDocumen
 from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.of_one import Counting, Sums, own_sums, sums_of
+from foldlog._reports.pending import pending_counting, pending_sums
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, tokens_of
 from foldlog.condensers import event_tokens
-from foldlog.eventstore import ConversationErased, ConversationRow, EventStoreError, Store
+from foldlog.eventstore import ConversationErased, ConversationRow, Store
 from foldlog.projections import Views
 
 SUMS = "sums", 30
@@ -88,7 +89,7 @@ class _Rest(NamedTuple):
     own: list[Calls] | None
 
 
-class Block(Struct):
+class SumsBlock(Struct):
     """The sums of several conversations, with their calls, each once, and a line for each."""
 
     total: Sums
@@ -115,7 +116,9 @@ class KeptSums:
         self._count = event_tokens if model is None else CountedTokens(model)
         self._kept = KeptBeside(store, name, code)
         self._unsound: dict[str, tuple[ConversationRow, Sums]] = {}
-        self._of_all = KeptOfAll(store, name, code + _BLOCKS, self._block, Block)
+        self._of_all = KeptOfAll(store, name, code + _BLOCKS, self._block_of_events, SumsBlock)
+        self._lines: dict[str, Sums] | None = None
+        """The sums of conversations that have records without events."""
 
     def of(
         self, rows: Iterable[ConversationRow], *, whole: bool = True, read: bool = True
@@ -138,6 +141,8 @@ class KeptSums:
                     yield row, one
 
     def _one(self, row: ConversationRow, before: Sums | None, *, whole: bool, read: bool) -> Sums:
+        if row.pending:
+            return self._of_source(row)
         then, unsound = self._unsound.get(row.id, (None, None))
         one: Sums | None = before if unsound is None or then != row else unsound
         if one is not None and (one.is_at(row.version) if whole else one.version == row.version):
@@ -155,34 +160,34 @@ class KeptSums:
             self._unsound[row.id] = row, one
         return one
 
-    def count(self, conversation: str, made: Counting | None) -> None:
-        """Keep the sums of a conversation some time before ``flush`` returns: those that ``made_ahead`` made, where it
-        has their version. Cost: for others the events that are not counted.
-        """
-        with suppress(EventStoreError):  # the next question names the problem
-            row = self._store.conversation(conversation)
-            if made is not None and made.version == row.version:
-                self._kept.keep(row, made)
-            else:
-                self._one(row, None, whole=True, read=True)
+    def _of_source(self, row: ConversationRow) -> Sums:
+        """Return the sums of a conversation that has records without events: of all its records."""
+        if self._lines is None or row.id not in self._lines:
+            self._lines = pending_sums(self._store)
+        one = self._lines.get(row.id) or Sums()
+        one.version = one.counted = row.version
+        return one
 
     def flush(self) -> None:
         self._kept.flush()
-
-    def make_of_all(self) -> None:
-        """Keep the sums of all for the next question. Cost: the records of the blocks that have changed."""
-        self.flush()
-        self._of_all.make()
 
     def put_back(self) -> AbstractContextManager[None]:
         """Keep the sums of all through erasures and redactions: see ``KeptOfAll``."""
         return self._of_all.put_back()
 
-    def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[Block]:
-        """Return the sums of all conversations of the store, or of these. For cost and ``again`` see ``KeptOfAll``."""
-        return self._of_all.load(again) if rows is None else [self._block(rows, {row.id for row in rows})[0]]
+    def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[SumsBlock]:
+        """Return the sums of all conversations of the store, or of these. For cost and ``again`` see ``KeptOfAll``; and
+        a line of each conversation that has records without events.
+        """
+        if rows is not None:
+            return [self._block(rows, {row.id for row in rows})[0]]
+        self._lines = pending_sums(self._store)
+        names = self._lines if self._lines else ()
+        pending = [row for row in self._store.iter_conversations() if row.pending] if names else []
+        blocks: list[SumsBlock] = self._of_all.load([*again, *(row.id for row in pending if row.version)])
+        return [*blocks, self._block(pending)[0]] if pending else blocks
 
-    def calls(self, blocks: Iterable[Block]) -> list[Calls]:
+    def calls(self, blocks: Iterable[SumsBlock]) -> list[Calls]:
         """Return all calls, each once, also if conversations repeat a reply. Cost: the replies; a record of each
         conversation in a block that repeats one.
         """
@@ -209,23 +214,29 @@ class KeptSums:
                 calls += line.own
                 seen.update(line.replies)
             else:
-                row = self._store.conversation(line.conversation)
+                row = self._store.conversation(line.conversation, pending=True)
                 with suppress(ConversationErased):
                     one = self._counting(row)
-                    own = own_sums(self._store, row, one, chosen)
+                    own = None if row.pending else own_sums(self._store, row, one, chosen)
                     calls += (own or one).spending.summed(seen)
                     seen.update(line.replies)
         return summed(calls)
 
     def _counting(self, row: ConversationRow) -> Counting:
+        if row.pending:
+            return pending_counting(self._store, row.id)
         kept = self._kept.load([row], Counting, of_any_version=True).get(row.id)
         return sums_of(self._store, self._views, row) if kept is None else kept
 
-    def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[Block, bool]:
-        block, is_sound = Block(Sums(), []), True
+    def _block_of_events(self, rows: Sequence[ConversationRow]) -> tuple[SumsBlock, bool]:
+        """Return the sums of those of these conversations that are events."""
+        return self._block([row for row in rows if not row.pending])
+
+    def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[SumsBlock, bool]:
+        block, is_sound = SumsBlock(Sums(), []), True
         for row, one in self.of(rows, read=self._read):
             try:
-                own = own_sums(self._store, row, one, chosen) if one.counted else None
+                own = own_sums(self._store, row, one, chosen) if one.counted and not row.pending else None
             except ConversationErased:
                 continue
             if row.erased_at is not None:
@@ -272,7 +283,7 @@ def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDoc
     """Return the calls of one conversation by model, those of most tokens first; nothing where an event cannot be read.
     Cost: see ``KeptSums.of``.
     """
-    ((_, one),) = KeptSums(store).of([store.conversation(conversation)])
+    ((_, one),) = KeptSums(store).of([store.conversation(conversation, pending=True)])
     by_model: dict[str, ModelDocument] = {}
     for calls in priced(one.calls, prices).values() if one.is_sound else ():
         sum_up(by_model, {calls.model: replace(calls, day="")})

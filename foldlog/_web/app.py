@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from itertools import islice
-from threading import Lock
 
 from anyio import sleep, to_thread
 from starlette.applications import Starlette
@@ -21,7 +20,7 @@ from foldlog._page import assets
 from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
 from foldlog._reports.sizes import CountsTokens
-from foldlog._search import SearchIndex, SearchRefused, hits_document
+from foldlog._search import hits_document, search
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
 from foldlog._web.metrics import metrics
@@ -43,6 +42,8 @@ from foldlog.eventstore.recorders.sqlite.process_forks import identity
 
 _POLL_S = 0.3
 _BEAT_S = 15.0
+_SEARCH_S = 5.0
+"""A search of a larger store ends after this time, and says how much it read."""
 _SEARCHED_MAX = 1_000
 
 _STATUS: dict[type[EventStoreError], int] = {
@@ -53,7 +54,6 @@ _STATUS: dict[type[EventStoreError], int] = {
     StoreUnavailable: 503,
     StoreUnusable: 503,
     InvalidArgument: 400,
-    SearchRefused: 409,
 }
 
 _IMPORT = "'foldlog import PATH'"
@@ -80,23 +80,14 @@ def application(
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, model, prices)
 
-    opened = cache(SearchIndex)
-    opening = Lock()
-
-    def index() -> SearchIndex:
-        with opening:
-            return opened(store)
-
     def searched(request: Request) -> documents.HitsDocument:
         words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
-        return hits_document(words, index().search(words, limit=limit + 1), index().unread, limit)
+        return hits_document(words, search(store, words, limit=limit + 1, seconds=_SEARCH_S), limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await to_thread.run_sync(conversations.close)
-        if opened.cache_info().currsize:
-            await to_thread.run_sync(index().close)
 
     def listed(request: Request) -> documents.ServedPageDocument:
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))

@@ -54,10 +54,9 @@ def _words(event: Event, length_max: int) -> str:
             return _condensation(event, UNLIMITED if length_max == UNLIMITED else INTERVALS_MAX)
         case events.Retraction(version=version, reason=reason):
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
-        case events.Redaction(event_ids=ids, reason=reason, record=record):
+        case events.Redaction(event_ids=ids, reason=reason):
             erased = interval_words(normalize((event_id, event_id) for event_id in ids))
-            what = "record" if record else "content"
-            return f"erased the {what} of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
+            return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__
@@ -110,6 +109,11 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) 
 def count(number: int, one: str, many: str | None = None) -> str:
     """Return ``1 event``, ``1,204 events``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def content(events: int, records: int) -> str:
+    """Return the numbers of events, and of records that are no events yet: ``6 events and 4 records of sources``."""
+    return count(events, "event") + (f" and {count(records, 'record')} of sources" if records else "")
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from foldlog.eventstore import Event, EventStoreError, EventTime, in_utc, parse_event_time
 
@@ -42,12 +42,6 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
     if at is not None:
         return at.isoformat()
     return None if event.origin is None else event.origin.time or None
-
-
-def time_in(text: Any) -> EventTime | None:
-    """Return the time in a text, to compare with others: see ``in_utc``; None for another text or value."""
-    at = parse_event_time(text)
-    return None if at is None else in_utc(at)
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:

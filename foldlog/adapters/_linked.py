@@ -91,7 +91,7 @@ class LinkedEntries:
 
     def read(self, history: History, event_id: int) -> tuple[Entry, int]:
         """Return the entry that begins with an event, and the version after it."""
-        encoder = Encoder(self.format)
+        encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
                 return self._linked(entry), event.id + 1

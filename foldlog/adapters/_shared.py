@@ -25,8 +25,9 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_jsonable_python
 
 from foldlog import aio
-from foldlog._formats.live import Encoder
-from foldlog._formats.packing import parts_of, place_of
+from foldlog._archive.stored import Records
+from foldlog._formats.encoding import Encoder
+from foldlog._formats.places import place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.histories import Histories
 from foldlog._history.histories import open as open_histories
@@ -301,10 +302,10 @@ def document(history: History, name: str, default: Any = None, version: int | No
     return history.document(name, default, version=stop) if stop else default
 
 
-def records_of(events: Iterable[Event], format: str) -> Iterator[Any]:
-    """Yield the records of a format. Events of other formats have none."""
-    encoder = Encoder(format)
-    for event in events:
+def records_of(history: History, format: str, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats have none."""
+    encoder = Encoder(format, stored=history._stored_records())
+    for event in history.events(start, stop):
         if event.origin is not None and event.origin.format == format:
             yield from encoder.records(event)
     yield from encoder.end()
@@ -316,7 +317,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
     Its records must stand alone. Events of other formats are left out. Cost: the records taken.
     """
     group: list[Event] = []
-    encoder = Encoder(format)
+    encoder = Encoder(format, stored=history._stored_records())
     for event in history.events(0, stop, reverse=True):
         if event.origin is None or event.origin.format != format:
             continue
@@ -352,14 +353,15 @@ def shown_records(
     """Yield the events that are shown of each record, and the record: as it is stored, or as its format writes it where
     events of it are missing, or are others than those of the ``log``. Cost: these events.
     """
-    encoder, group = Encoder(format), list[Event]()
+    stored = history._stored_records()
+    encoder, group = Encoder(format, stored=stored), list[Event]()
     for event in (*shown, None):
         place = 0 if event is None else place_of(event)
         if event is not None and place and group and event.id - group[-1].id == place - place_of(group[-1]):
             group.append(event)
             continue
         if group:
-            yield group, encoder.shown(group, _stored(group, history, log or {}))
+            yield group, encoder.shown(group, _whole(group, history, stored, log or {}))
         group = [] if event is None else [event]
 
 
@@ -372,14 +374,14 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
     return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
-def _stored(group: list[Event], history: History, log: Mapping[int, Event]) -> list[Event]:
+def _whole(group: list[Event], history: History, stored: Records, log: Mapping[int, Event]) -> list[Event]:
     """Return all events of a record, of which these are shown."""
-    place, count = place_of(group[0]), parts_of(group[0]) or 1
+    place, count = place_of(group[0]), stored.count(group[0]) or 1
     if group[0].origin is None or (place == 0 and count == len(group)):
         return [log.get(event.id, event) for event in group]
     first = group[0].id - place
     (head,) = history.events(first, first + 1)
-    return [*history.events(first, first + parts_of(head))]
+    return [*history.events(first, first + (stored.count(head) or 1))]
 
 
 # -- values as JSON -------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from agent_framework import (
 )
 from msgspec.structs import replace
 
-from foldlog._formats.packing import place_of
+from foldlog._formats.places import place_of
 from foldlog._formats.record import usage_told
 from foldlog._history.history import History
 from foldlog.adapters._shared import (
@@ -54,7 +54,6 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.formats import Decoder
 from foldlog.projections import View, well_formed
 
 _FORMAT = "agent-framework"
@@ -214,13 +213,15 @@ class _Run:
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
-    view, decoder = history.view(), Decoder(_FORMAT, history)
+    view, recorder = history.view(), history._recorder(_FORMAT)
+    if recorder.version != view.version:
+        raise VersionConflict(history.id, view.version, recorder.version)
     events: list[Event] = [] if run is None else list(_compacted(run, view))
-    decoder.skip(len(events))
+    recorder.skip(len(events))
     excluded, replied = list[int](), None
     for record in records[_repeated(history, view, records) :]:
         first = len(events)
-        events += (replace(event, id=NOT_RECORDED) for event in decoder.events(record))
+        events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
         if record["additional_properties"].get(EXCLUDED_KEY):
             excluded += range(view.version + first, view.version + len(events))
         if record["role"] == "assistant":
@@ -230,7 +231,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     if excluded:
         events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
     if events:
-        history.append(events, expected_version=view.version)
+        history._append_recorded(events, recorder, view.version)
 
 
 def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:

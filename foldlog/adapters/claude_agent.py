@@ -222,7 +222,7 @@ class FoldlogSessionStore(OpenHistories):
         history = self.histories.sync[row.id]
         try:
             version = history.version()
-            entries = list(records_of(history.events(before["version"] if before else 0, version), _FORMAT))
+            entries = list(records_of(history, _FORMAT, before["version"] if before else 0, version))
         except ConversationErased:
             return None
         summary: SessionSummaryEntry | None = None
@@ -235,7 +235,7 @@ class FoldlogSessionStore(OpenHistories):
 
 def _entries(history: History) -> list[Any] | None:
     try:
-        return list(records_of(history.events(), _FORMAT)) or None
+        return list(records_of(history, _FORMAT)) or None
     except ConversationErased:
         return None
 

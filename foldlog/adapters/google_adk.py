@@ -26,7 +26,6 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
-from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from foldlog._companions import companion
@@ -54,7 +53,6 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     ATTRIBUTES,
-    NOT_RECORDED,
     Appending,
     CondensationAction,
     ConversationErased,
@@ -65,7 +63,6 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.formats import Decoder
 from foldlog.projections import View, contains
 
 _Values = dict[str, Any]
@@ -255,7 +252,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
-            records = records_of(stored.history.events(0, stored.version), _FORMAT)
+            records = records_of(stored.history, _FORMAT, 0, stored.version)
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
             newest = newest_records(stored.history, stored.version, _FORMAT)
@@ -380,14 +377,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             work = Documents(store).prepare(other.id, values, other_version, other._generation)
             if work is not None:
                 together.append(work)
+        recorder = history._recorder(_FORMAT)
+        if recorder.version != version:
+            raise VersionConflict(history.id, version, recorder.version)
         Documents(store).append(
             history.id,
-            _events(history, version, records),
+            recorder.decode_all(records),
             documents,
             expected_version=version,
             generation=history._generation,
             together=together,
+            also=partial(recorder.write, conversation=history.id),
         )
+        self.histories.sync._recording.keep(history, recorder)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
         """Return the session's own part of a state, and the changes of shared states by their conversations, as JSON,
@@ -486,11 +488,3 @@ def _record_of(event: AdkEvent) -> _Values:
 
 def _event_of(record: _Values) -> AdkEvent:
     return AdkEvent.model_validate(from_plain(record))
-
-
-def _events(history: History, version: int, records: list[_Values]) -> list[Event]:
-    """Return the events to append at a version. Raises ``VersionConflict`` where the history has another one."""
-    decoder = Decoder(_FORMAT, history)
-    if decoder.version != version:
-        raise VersionConflict(history.id, version, decoder.version)
-    return [replace(event, id=NOT_RECORDED) for record in records for event in decoder.events(record)]

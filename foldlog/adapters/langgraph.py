@@ -302,7 +302,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             prompt, recorded, count = None, [], 0  # what is stored is of another branch
         view = View.from_events(()) if prompt is None else prompt.view
         there = {each for span, _ in recorded for each in range(*span)}
-        decoder = format_named("langchain").reader((), Options(first_id=view.version))
+        decoder = format_named("langchain").reader(Options())
+        decoder.skip_to(view.version)
         later = [decoder.events(message_to_dict(message)) for message in messages[count:]]
         stored = (event for event in view if event.id < 0 or event.id in there)
         whole = well_formed(view.with_events(chain(stored, *later)))

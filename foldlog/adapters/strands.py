@@ -25,7 +25,6 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from foldlog._companions import companion, companion_of
-from foldlog._formats.packing import events_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.history import History
 from foldlog._history.runtimes import note_left_behind
@@ -260,11 +259,11 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (each for each in history.events() if each.id in instead or (each.origin and each.origin.format == _FORMAT))
-    before = -1
+    before, stored = -1, history._stored_records()
     for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
-            before = records[0]["message_id"] if events_of(events[0]) else before + 1  # as the SDK counts
+            before = records[0]["message_id"] if stored.record(events) is not None else before + 1  # as the SDK counts
             yield [event.id for event in events], {**records[0], "message_id": before}
         elif other is not None and other["events"][0] == events[0].id:
             before = other["record"]["message_id"]

@@ -496,21 +496,6 @@ _SHOWN: list[dict[str, Any]] = [
 ]
 
 
-def exported(histories: foldlog.Histories, format: str) -> str:
-    """Return the JSON of a history of ours: a file for the model, thinking and parallel calls, a result with files, and
-    an error.
-    """
-    history = histories["ours"]
-    calls = [{"id": name, "function": {"name": "look", "arguments": '{"at": 1}'}} for name in ("c1", "c2")]
-    history.append({"role": "user", "content": _SHOWN})
-    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    reply = {"role": "assistant", "content": "I look", "thinking_blocks": [thought], "tool_calls": calls}
-    history.append_reply(reply)
-    history.append({"role": "tool", "tool_call_id": "c1", "content": _SHOWN})
-    history.append(Observation(content="no", call_id="c2", is_error=True, tool="look"))
-    return json.dumps([*history.export(format=format)])
-
-
 def check_import(histories: foldlog.Histories, format: str, written: str, images: int) -> None:
     """Check that the View of what an SDK wrote has so many images and no bytes as text, and is exported as it was."""
     history = histories["theirs"]

@@ -11,10 +11,10 @@ from foldlog._page.report import write_report
 from foldlog.eventstore import Action, Event, Message, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.browser.chromium import Page
 from tests.browser.server import serving
+from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import hostile_history, usual_history
 
 __all__ = ["BUTTONS", "LINES", "SIZES", "THEMES", "V", "find", "forked_report", "home", "sample", "states"]
@@ -30,8 +30,8 @@ LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText
 
 
 def sample() -> list[Event]:
-    (source,) = open_sources([SAMPLE])
-    return list(source.events())
+    (history,) = histories_at(SAMPLE)
+    return history.events
 
 
 def home(page: Page, address: str, count: int) -> None:

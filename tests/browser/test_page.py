@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from foldlog._reports.overview import Overview
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Store, open_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.browser.states import BUTTONS, LINES, V, find, forked_report, sample
+from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 
 GONE = ("summarized", "forgotten", "taken back")
@@ -151,8 +152,9 @@ def histories():
     yield "summarized", lambda: [*said(6), *SUMMARIZED, *said(2)]
     yield "taken back", lambda: [*said(4), *TAKEN_BACK]
     if REAL.is_dir():
-        for source in list(open_sources([REAL / "openhands_v0", REAL / "claude_code"]))[:24]:
-            yield source.name, lambda source=source: list(source.events())
+        real = chain.from_iterable(histories_at(REAL / format) for format in ("openhands_v0", "claude_code"))
+        for history in islice(real, 24):
+            yield history.name, lambda history=history: history.events
 
 
 def documents(store: Store) -> list[str]:

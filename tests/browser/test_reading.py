@@ -11,6 +11,7 @@ from foldlog.eventstore import Action, CondensationAction, DocumentChanges, Mess
 from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import LINES, SAMPLE, SIZES, V, home, sample
+from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
@@ -286,15 +287,13 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
 def test_conversations_without_times_come_last_in_either_order_and_no_zone_is_marked(page, serve, tmp_path):
     source = tmp_path / "chat.json"
     source.write_text('{"messages": [{"role": "user", "content": "no time"}]}')
-    from foldlog.formats import open_sources
-
     url = f"sqlite:///{tmp_path}/some.db"
-    undated, local = open_sources([source, SAMPLE])
+    (undated,), (local,) = histories_at(source), histories_at(SAMPLE)
     with open_store(url) as store:
         store.register(Views(store))
         store.ingest("usual", usual_history())
-        store.ingest("undated", iter(list(undated.events())))
-        store.ingest("local", local.events())
+        store.ingest("undated", iter(undated.events))
+        store.ingest("local", iter(local.events))
     home(page, serve(url), 3)
     ids = f"{V}.rows.map((one) => one.conversation)"
     assert page.ask(ids) == ["usual", "local", "undated"]

@@ -219,16 +219,6 @@ def test_a_copy_loses_what_its_source_has_redacted_since(store: Store, open_reco
     assert {moved.added for moved in copy_store(store, there)} == {0}
 
 
-def test_a_summary_that_lost_only_the_record_of_its_source_may_still_quote(store: Store):
-    origin = Origin(format="f", rest="SECRET record")
-    summed = CondensationAction(forgotten_event_ids=[1, 2], summary="sum", summary_offset=1, origin=origin)
-    store.append("c", summed, expected_version=4)
-    for event_id in (1, 2):
-        receipt = redact(store, "c", event_id, reason="asked to", by="me", records={"c": [4]})
-        assert receipt.quotes == (Quote("c", 4, redacted=False),)
-    assert redacted(store, 4).hashes
-
-
 def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):
     store.append(
         "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
@@ -258,15 +248,15 @@ def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monke
     quote = CondensationAction(forgotten_event_ids=[0], summary="SECRET late", summary_offset=1)
     copy = Message(source="user", content="it said SECRET asked")
     late = iter([[("c", quote), ("c/+beside", copy)], [("f", quote)]])
-    choose = maintenance.records_that_go
+    choose = maintenance.all_that_goes
 
-    def choose_then_append(*given: Any) -> dict[str, list[int]]:
-        chosen = choose(*given)
+    def choose_then_append(*given: Any, **how: Any) -> dict[str, list[Event]]:
+        chosen = choose(*given, **how)
         for name, event in next(late, []):
             store.append(name, event, expected_version=ANY_VERSION)
         return chosen
 
-    monkeypatch.setattr(maintenance, "records_that_go", choose_then_append)
+    monkeypatch.setattr(maintenance, "all_that_goes", choose_then_append)
     receipt = redacted(store, 0, with_summaries=True)
     quotes = [("c", 4), ("c/+beside", 0), ("f", 4)]
     assert sorted(receipt.quotes) == [Quote(name, event_id, redacted=True) for name, event_id in quotes]

@@ -166,26 +166,3 @@ def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path: Pat
             assert [each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)] == [
                 "[redacted]"
             ]
-
-
-def test_the_place_of_an_event_in_its_record_stays(path: Path):
-    with open_store(f"sqlite:///{path}") as store:
-        parts = [Origin(format="x", id="r", rest=["packed", 2]), Origin(format="x", rest=1)]
-        store.ingest("parts", [Message(source="user", content="secret", origin=origin) for origin in parts])
-        for event_id in (0, 1):
-            redact(store, "parts", event_id, reason="asked to", by="me")
-        origins = [event.origin for event in store.events("parts", 0, 2)]
-        assert origins == [Origin(format="x", id="r", rest=[None, 2]), Origin(format="x", rest=1)]
-
-
-def test_records_of_a_fork_go_with_an_event_that_it_shares(path: Path):
-    """Those that it shares are named too, as whoever looks for the content finds them; they are its parent's."""
-    with open_store(f"sqlite:///{path}") as store:
-        store.fork("c", 3, "f")
-        repeats = Message(source="user", content="kept", origin=Origin(format="x", rest={"of": "text 1"}))
-        store.append("f", repeats, expected_version=3)
-        redact(store, "c", 1, reason="asked to", by="me", records={"c": [0], "f": [0, 3]})
-        last = next(iter(store.events("f", 3, 4)))
-        assert isinstance(last, Message)
-        assert (last.content, last.redacted is not None) == ("kept", True)
-        assert "text 1" not in str([*store.events("f")])

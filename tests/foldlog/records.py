@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from foldlog._reports.usage import ModelCall
+from foldlog._formats.usage import ModelCall
 
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 """Records of each format, all that its program writes."""

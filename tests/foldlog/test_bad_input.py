@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import Store, StoreUnavailable
+from foldlog.eventstore import StoreUnavailable
+from foldlog.eventstore.sources.tables import SourcesToWrite
 from tests.foldlog.records import said
 
 
@@ -31,7 +32,6 @@ REFUSED = {
     "import broken.json": "broken.json",
     "import nowhere.jsonl": "nowhere.jsonl: no such file",
     "import folder": "no history",
-    "import nowhere.jsonl diary.jsonl --db new.db": "nowhere.jsonl: no such file",
     "import five.jsonl --format yaml": "'yaml' openhands-v1",
     "import five.jsonl --format openai-chat": "five.jsonl",
     "import many --conversation c1": "--conversation",
@@ -102,6 +102,7 @@ def folder(foldlog, five_messages, write, tmp_path):
 
 
 def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_was(foldlog, folder):
+    assert foldlog("view", "five").status == 0  # which makes its events
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     for typed, words in REFUSED.items():
         assert refused(foldlog(*typed.split()), *words.split()), typed
@@ -114,7 +115,7 @@ def test_a_path_without_a_history_is_a_finding_beside_others(foldlog, folder):
     ran = foldlog("import", "nowhere.jsonl", "five.jsonl", "folder", "diary.jsonl", "--db", "new.db")
     assert (ran.status, ran.out.splitlines()) == (
         1,
-        ["five (openhands-v1): 6 events", "6 events of 1 conversation added to new.db; 3 findings, named above."],
+        ["five (openhands-v1): 6 records", "6 records of 1 conversation added to new.db; 3 findings, named above."],
     )
     for line, words in zip(
         ran.err.splitlines(), ("nowhere.jsonl: no such", "folder: holds no", "diary.jsonl: "), strict=True
@@ -151,42 +152,42 @@ def test_a_strange_history_is_a_history_and_comes_out_as_it_went_in(foldlog, wri
 def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(foldlog, write, monkeypatch):
     for number in range(4):
         write(f"many/h{number}.jsonl", [said(0, "one"), said(1, "two")])
-    ingest = Store.ingest
+    put = SourcesToWrite.put_blocks
 
-    def fills_up(store, conversation, events, **options):
-        if conversation == "many/h2" or conversation == "h2":
+    def fills_up(sources, source, blocks):
+        if sources.name_of(source.conversation).endswith("h2"):
             raise StoreUnavailable("cannot write to foldlog.db: database or disk is full", kind="full")
-        return ingest(store, conversation, events, **options)
+        return put(sources, source, blocks)
 
     with monkeypatch.context() as disk:
-        disk.setattr(Store, "ingest", fills_up)
+        disk.setattr(SourcesToWrite, "put_blocks", fills_up)
         ran = foldlog("import", "many", "--json")
         alone = foldlog("import", "many/h2.jsonl")
     assert ran.status == 1
-    assert [one["conversation"] for one in ran.document["imported"]] == ["many/h0", "many/h1"]
-    found = [{"level": "found", "message": problem} for problem in ran.document["findings"]]
-    assert [json.loads(line) for line in ran.err.splitlines()] == found
-    assert "the import ended after 4 events of 2 conversations, which stay; run it again" in ran.err
-    assert (alone.status, alone.out) == (2, ""), "nothing was done"
+    refused = {one["conversation"]: one["refused"] for one in ran.document["imported"]}
+    assert refused == {"many/h0": False, "many/h1": False, "many/h2": True, "many/h3": False}
+    assert "disk is full" in ran.err
+    assert (alone.status, "disk is full" in alone.err) == (1, True)
     again = foldlog("import", "many")
     assert again.status == 0
-    assert again.out.splitlines()[-1] == "4 events of 2 conversations added to foldlog.db."
+    assert again.out.splitlines()[-1] == "2 records of 1 conversation added to foldlog.db."
 
 
 def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and_exported(
     foldlog, five_messages, tmp_path
 ):
     foldlog("import", five_messages)
+    assert foldlog("view", "five").status == 0  # which makes its events
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as connection, connection:
         connection.execute('UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2')
-    before = set(tmp_path.iterdir())
     log, whole, records = (
         foldlog(*typed.split()) for typed in ("log five --json", "export five --output five.out", "export five --json")
     )
     assert [event["id"] for event in log.document["events"]] == [0, 1, 3, 4, 5]
     assert len(records.document["records"]) == 2
-    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"foldlog.db-wal", "foldlog.db-shm"}
-    for ran in (log, whole, records):
+    assert whole.status == 0  # the bytes of its source are sound
+    assert (tmp_path / "five.out").read_bytes() == (tmp_path / five_messages).read_bytes()
+    for ran in (log, records):
         assert (ran.status, "conversation 'five', event 2" in ran.err) == (1, True)
     for ran in (log, records):
         assert "conversation 'five', event 2" in ran.document["findings"][0]
@@ -208,5 +209,5 @@ def test_a_record_that_cannot_be_read_is_a_note_or_with_strict_a_finding(foldlog
     ran = foldlog("import", "damaged.jsonl", *["--strict"] * strict)
     assert ran.status == strict
     assert f"foldlog: {'found' if strict else 'note'}: damaged.jsonl:2" in ran.err
-    assert "damaged (openhands-v1): 3 events" in ran.out
-    assert f"1 {'finding' if strict else 'note'}, named above" in ran.out
+    assert "damaged (openhands-v1): 2 records" in ran.out
+    assert "1 finding, named above" in ran.out

@@ -11,9 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
-from foldlog._formats.conversion import encode
+from foldlog._formats.conversion import encode, written
 from foldlog.eventstore import Action, Annotation, Message, Observation
-from foldlog.formats import FORMATS
 from foldlog.projections import View
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -82,14 +81,13 @@ def test_an_export_has_images_as_urls():
     told = ({"type": "text", "text": "look"}, image)
     said = [Message(id=0, source="user", content=told), Observation(id=1, tool="look", call_id="1", content=told)]
     as_url = [replace(event, content=(told[0], {**image, "image_url": {"url": URL}})) for event in said]
-    of_openhands = ("openhands-v0", "openhands-v1")
-    for format in ("openai-chat", "openai-responses", "codex", "langchain", "claude-code", *of_openhands):
+    for format in ("openai-chat", "openhands-v1"):
         records, expected = (json.dumps(list(encode(events, format))) for events in (said, as_url))
         assert records == expected, format
         assert base64.b64encode(PNG).decode() in records
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", written())
 def test_an_export_is_json(format: str):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
     events = [replace(event, id=place) for place, event in enumerate((*EVENTS, Message(source="user", content=(pdf,))))]

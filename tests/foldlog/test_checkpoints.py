@@ -187,8 +187,8 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
         put(ours, 0, None, "a")
         changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
 
-        def raced(self, newest, keys, made):
-            found = changes(self, newest, keys, made)
+        def raced(self, *looked):
+            found = changes(self, *looked)
             if self is ours and others:
                 others.pop()()
             return found

@@ -116,7 +116,7 @@ def test_a_note_says_where_the_source_of_an_imported_conversation_goes_on(foldlo
         True,
     ]
     (tmp_path / "z.jsonl").write_text("\n".join(said))
-    assert foldlog("import", "z.jsonl").out.startswith("z@40 (openai-chat): 20 new events")
+    assert foldlog("import", "z.jsonl").out.startswith("z@40 (openai-chat): 20 records, a fork at record 40")
 
 
 def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):

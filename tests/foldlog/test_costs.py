@@ -208,8 +208,8 @@ def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_
     write("c1.jsonl", records)
     assert foldlog("import", "c1.jsonl", "--format", format).status == 0
     with open_existing("foldlog.db") as store:
-        (block,) = KeptSums(store).blocks()
-    saved = block.total.saved()
+        ((_, sums),) = KeptSums(store).of(list(store.iter_conversations()))
+    saved = sums.saved()
     assert (saved.condensations, saved.tokens_saved) == (0, 0)
     told = foldlog("stats", "c1", "--json").document
     assert (told["events"]["system"], told["events"].get("condensation"), told["condensations"]) == (3, None, {})

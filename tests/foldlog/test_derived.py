@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._derived import Derived, add_each, followed, removals_of
+from foldlog._derived import add_each, followed, removals_of
 from foldlog._reports.audit_database import AuditTables
-from foldlog._search import SearchIndex
-from foldlog._search.postgres_tables import PostgresTables
-from foldlog._search.sqlite_tables import SQLiteTables
 from foldlog.eventstore import ANY_VERSION, Message, Recorded, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -28,17 +25,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def search_index(store: Store, _: Path) -> Derived:
-    return SearchIndex(store)
-
-
-def audit_tables(store: Store, folder: Path) -> Derived:
-    return AuditTables(store, folder / "audit.db")
-
-
-@pytest.fixture(params=[search_index, audit_tables])
-def derived(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterator[Derived]:
-    with closing(request.param(store, tmp_path)) as opened:
+@pytest.fixture
+def derived(store: Store, tmp_path: Path) -> Iterator[AuditTables]:
+    with closing(AuditTables(store, tmp_path / "audit.db")) as opened:
         yield opened
 
 
@@ -47,18 +36,14 @@ def say(store: Store, conversation: str, *texts: str) -> None:
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
-def texts(derived: Derived) -> list[str]:
-    """Return the texts that it holds, each with the words of its event."""
-    if isinstance(derived, AuditTables):
-        rows = derived._database.execute("SELECT text FROM events WHERE kind = 'message' ORDER BY text")
-        return [text for (text,) in rows if text != "[redacted]"]
-    return sorted(hit.snippet for hit in derived.search("word"))
+def texts(derived: AuditTables) -> list[str]:
+    """Return the texts that it holds."""
+    rows = derived._database.execute("SELECT text FROM events WHERE kind = 'message' ORDER BY text")
+    return [text for (text,) in rows if text != "[redacted]"]
 
 
-def left_out(derived: Derived) -> list[tuple[str, int]]:
-    if isinstance(derived, AuditTables):
-        return [(one.conversation, one.event) for one in derived.damaged]
-    return [("c", 1)] * derived.unread
+def left_out(derived: AuditTables) -> list[tuple[str, int]]:
+    return [(one.conversation, one.event) for one in derived.damaged]
 
 
 def fails_for_odd(really: Callable[[Recorded], object]) -> Callable[[Recorded], object]:
@@ -71,7 +56,7 @@ def fails_for_odd(really: Callable[[Recorded], object]) -> Callable[[Recorded], 
 
 
 def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_removals(
-    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
     say(store, "secret", "a word to erase", "another word")
     say(store, "other", "a word to redact", "the last word")
@@ -87,7 +72,7 @@ def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_rem
 
 
 def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
-    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
     def away(recorded: Recorded) -> None:
         raise StoreUnavailable("the server is away", kind="away")
@@ -102,7 +87,7 @@ def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
 
 
 @pytest.mark.parametrize("remove", [erase, redact])
-def test_what_was_read_before_a_removal_is_not_added_behind_it(derived: Derived, store: Store, remove):
+def test_what_was_read_before_a_removal_is_not_added_behind_it(derived: AuditTables, store: Store, remove):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
     before = list(followed(store, 0))
@@ -118,7 +103,7 @@ def test_what_was_read_before_a_removal_is_not_added_behind_it(derived: Derived,
 
 
 def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
-    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
     def fails(recorded: Recorded) -> None:
         raise ValueError
@@ -132,22 +117,16 @@ def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
 
 
 def test_a_text_that_the_database_refuses_is_left_out_alone(
-    derived: Derived, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    of = next(
-        kind
-        for kind in (AuditTables, SQLiteTables, PostgresTables)
-        if isinstance(getattr(derived, "tables", derived), kind)
-    )
-    name = "_insert" if of is AuditTables else "_add"
-    really = getattr(of, name)
+    really = AuditTables._insert
 
     def refuses(tables: object, *given: object) -> None:
         really(tables, *given)
         if ODD in repr(given):
-            raise sqlite3.DataError("string or blob too big") if of is not PostgresTables else ValueError("too long")
+            raise sqlite3.DataError("string or blob too big")
 
-    monkeypatch.setattr(of, name, refuses)
+    monkeypatch.setattr(AuditTables, "_insert", refuses)
     say(store, "c", "a word before", f"a word of a {ODD}", "a word after")
     derived.catch_up()
     assert texts(derived) == ["a word after", "a word before"]

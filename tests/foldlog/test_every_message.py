@@ -102,7 +102,7 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
         told = history.view().to_messages(dialect)
         assert (PROBLEMS[dialect](told), {each for each in said if each not in json.dumps(told)}) == ([], set())
     assert all(isinstance(event.response_id, str) for event in events if isinstance(event, Action))
-    written = list(encode(events, "openai-chat"))
+    written = list(history.export("openai-chat"))
     if "record" in way:
         assert written == [ASKED, *messages]
         return
@@ -158,15 +158,9 @@ def append_taken(history: Any, messages: list[Any]) -> None:
                 raise
 
 
-def append_and_record(history: Any, messages: list[Any]) -> None:
-    """Append a part of the messages as records: their decoder begins in the middle of the history."""
-    for n, message in enumerate(messages):
-        WAYS["records by and by" if n % 3 == 2 else "append"](history, [message])
-
-
-@pytest.mark.parametrize("way", ["append of a list", "append of events", "append_records", "refused", "both"])
+@pytest.mark.parametrize("way", ["append of a list", "append of events", "append_records", "refused"])
 def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
-    append = {"refused": append_taken, "both": append_and_record, **WAYS}[way]
+    append = {"refused": append_taken, **WAYS}[way]
     with foldlog.open("memory:") as histories:
         for seed in some(range(500), 40):
             messages, taken, pairs = drawn(seed)

@@ -139,7 +139,7 @@ def test_an_export_names_the_attributes_that_it_leaves_out(foldlog, five_message
     foldlog("import", five_messages)
     foldlog("attributes", "five", "--set", "user=u1")
     foldlog("attributes", "five", "--set", "user=u2")
-    for format in ("openhands-v1", "openai-chat"):
+    for format in ("openai-chat",):
         assert "2 changes of attributes" in foldlog("export", "five", "--format", format, "--output", format).err
 
 

@@ -19,8 +19,9 @@ from foldlog import (
     NoSuchVersion,
     Observation,
 )
+from foldlog._formats.conversion import written
 from foldlog.eventstore import Origin
-from foldlog.formats import FORMATS, decode, encode
+from foldlog.formats import decode, encode
 
 SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
@@ -212,9 +213,7 @@ def test_branches_of_a_source_are_exported_as_it_wrote_them_and_a_retraction_tak
         assert [message.get("content") for message in chat] == ["first", None, "of x", "of y"]
         assert notes == ["left out: 1 event taken back by retractions; 'foldlog log ID' shows them"]
         history.retract(history.version() - 1)
-        assert exported(history)[0][:3] == records[:3]
-        assert exported(history)[0][3]["message"]["content"][0]["content"] == "of x"
-        assert len(exported(history)[0]) == 4
+        assert exported(history)[0] == records[:3]  # a part of a record is none
 
 
 def test_the_format_of_an_export_is_that_of_the_first_record_also_after_documents():
@@ -236,7 +235,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         sent = history.prepare().to_messages("openai")
         assert "<MASKED>" in str(sent)
         assert list(history.export(view=True)) == sent
-        for name in FORMATS:
+        for name in written():
             (*_, last) = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
         assert list(histories["nobody"].export(view=True)) == []
@@ -247,10 +246,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
     [
         ("openai-chat", ["hm", "ok", "so"]),
         ("anthropic-messages", ["hm", "ok"]),
-        ("claude-code", ["hm", "ok"]),
-        ("openai-responses", ["so"]),
         ("atif", ["hm", "ok"]),
-        ("aider", []),
     ],
 )
 def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(format: str, kept: list[str]):
@@ -271,8 +267,7 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(forma
         history.prepare()
         written = json.dumps(list(history.export(format, view=True, notes=notes.append)))
     assert [text for text in ("old", "hm", "ok", "so", "cleared") if f'"{text}"' in written] == kept
-    lost = 3 - len(kept)
-    assert (f"{lost} thinking block" in str(notes)) == bool(lost), notes
+    assert ("1 item of reasoning" in str(notes)) is ("so" not in kept), notes
 
 
 @pytest.mark.parametrize("given", [["a"], "user"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sqlite3
 import threading
@@ -13,25 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._formats import reading_ahead, registry
-from foldlog._formats.files.found import Found
-from foldlog._formats.files.naming import Name
-from foldlog._formats.files.readers import held_in
-from foldlog._formats.sources import Source
 from foldlog._reports import of_all, of_one, sums
-from foldlog._reports.ahead import made_ahead
 from foldlog._reports.kept import KeptBeside, kept_records
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import priced
 from foldlog._reports.stats import collect_stats
-from foldlog._reports.sums import Block, KeptSums
-from foldlog._seen_files import keep_source, source_files
+from foldlog._reports.sums import KeptSums, SumsBlock
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
@@ -48,9 +39,9 @@ from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.base import OF_ALL
-from foldlog.formats import FORMATS, decode
+from foldlog.formats import decode
 from foldlog.projections import Views
-from tests.foldlog.records import CORPUS, records_of
+from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.said import said
 
@@ -187,12 +178,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
         assert [one.overview.title for _, one in found.of(rows)] == ["the words of a", "the words of b"]
         assert len(found.blocks()[0].lines) == 2
         assert kept(histories.store) == 0
-        noting = threads.submit(keep_source, histories.store, "a", [str(tmp_path)])  # which nothing can make again
-        with suppress(TimeoutError):
-            noting.result(0.3)
         answered.set()
-        noting.result()
-        assert source_files(histories.store, rows)["a"] == [str(tmp_path)]
         assert holding.result()
         assert len(list(found.of(rows))) == kept(histories.store) == 2
 
@@ -420,7 +406,7 @@ def test_what_removes_content_puts_the_other_sums_of_all_back(
         assert b"the words of b" in _bytes_of(url)
     made, really = list[str](), KeptSums._block
 
-    def noted(kept: KeptSums, rows: Sequence[ConversationRow], *more: Any) -> tuple[Block, bool]:
+    def noted(kept: KeptSums, rows: Sequence[ConversationRow], *more: Any) -> tuple[SumsBlock, bool]:
         made.extend(row.id for row in rows)
         return really(kept, rows, *more)
 
@@ -450,7 +436,7 @@ def test_sums_of_all_that_are_made_during_an_erasure_or_a_redaction_do_not_come_
 ):
     really = KeptSums._block
 
-    def removed_meanwhile(kept: KeptSums, rows: Sequence[ConversationRow]) -> tuple[Block, bool]:
+    def removed_meanwhile(kept: KeptSums, rows: Sequence[ConversationRow]) -> tuple[SumsBlock, bool]:
         made = really(kept, rows)
         kept.flush()
         with open_store(url) as other:
@@ -634,50 +620,17 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
         assert kept_records(histories.store, "sums", "a", "a") == {"a": (2, None)}
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str):
-    records = records_of(format)
-    source = Source(Found(Name("a"), registry.FORMATS[format], Path("x"), held_in(Path("x"), 1, records)))
-    events = list(source.events())
-    with open_store("memory:") as store:
-        store.ingest("a", events)
-        (row,), views = store.iter_conversations(), Views(store)
-        expected = sums.sums_of(store, views, row)
-        expected.open_ms = UNSET
-        assert made_ahead(events) == expected
-
-
-def test_what_is_made_ahead_is_not_kept_of_a_conversation_that_has_grown_since():
-    events = list(decode([{"uuid": "u", "type": "user", "message": {"role": "user", "content": "hi"}}], "claude-code"))
-    with open_store("memory:") as store:
-        lists, made = KeptSums(store), made_ahead(events)
-        store.ingest("a", events)
-        store.append("a", said("more"), expected_version=1)
-        lists.count("a", made)
-        lists.flush()
-        ((_, record),) = kept_records(store, "sums", "a", "a").values()
-        assert json.loads(record.body)["counted"] == 2
-
-
 def test_the_first_questions_after_an_import_read_no_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], foldlog
 ):
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
-    for number, (processes, longest) in enumerate([(1, 2**20), (2, 2**20), (1, 0)], 1):
-        monkeypatch.setattr(reading_ahead, "_WORTH_BYTES", 0)
-        monkeypatch.setattr(reading_ahead, "_LONGEST_BYTES", longest)
-        monkeypatch.setattr(reading_ahead, "_cores", lambda processes=processes: processes)
-        source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
-        foldlog("import", source, "--db", db, "--prefix", f"{number}/")
-        assert len(read) == (longest == 0), "counted ahead of the store, by any process; a long one from the store"
-        read.clear()
-        with monkeypatch.context() as patched:
-            patched.setattr(KeptSums, "_block", None)
-            shown = foldlog("list", "--sort", "activity", "--db", db, "--json").document["conversations"]
-            assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == number
-            with open_store(f"{db}?mode=ro") as store:
-                assert sorted(served(store)) == sorted(one["title"] for one in shown)
-        assert (read, shown[0]["tokens"] > 0) == ([], True)
+    source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
+    foldlog("import", source, "--db", db)
+    shown = foldlog("list", "--sort", "activity", "--db", db, "--json").document["conversations"]
+    assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == 1
+    with open_store(f"{db}?mode=ro") as store:
+        assert sorted(served(store)) == sorted(one["title"] for one in shown)
+    assert read == []
 
 
 def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: str):

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 
+from foldlog._archive import makes_events
 from foldlog.eventstore import ANY_VERSION, Message, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.importing import BACKUP
@@ -27,7 +28,7 @@ def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding
     foldlog("import", five_messages)
     done = foldlog("backup", "copy.db")
     assert done.status == 0
-    assert done.out.startswith("copy.db: 6 events of 1 conversation, ")
+    assert done.out.startswith("copy.db: 0 events and 6 records of sources of 1 conversation, ")
     assert done.out.endswith(" bytes, every event verified\n")
     copied = foldlog("view", "five", "--json", "--db", "sqlite:///copy.db").document
     assert copied == foldlog("view", "five", "--json").document
@@ -40,7 +41,7 @@ def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding
 
 def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+    with makes_events(open_store(f"sqlite:///{tmp_path}/foldlog.db")) as store:
         for n in range(50):
             store.ingest(f"other-{n}", list(store.events("five")))
         for n in range(50):
@@ -71,6 +72,7 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
     foldlog("import", five_messages)
+    assert foldlog("view", "five").status == 0  # which makes its events
     with open_store("foldlog.db") as store, reading(store, "five"):
         store.append("five", Message(source="user", content="more"), expected_version=ANY_VERSION)
         ran = foldlog("vacuum")
@@ -83,6 +85,7 @@ def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, f
 
 def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
+    assert foldlog("view", "five").status == 0  # which makes its events
     foldlog("backup", "copy.db")
     foldlog("erase", "five", "--yes", "--reason", "asked to")
     done = foldlog("restore", "copy.db", "--yes")
@@ -99,6 +102,7 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
         "file": str(tmp_path / "foldlog.db"),
         "conversations": 1,
         "events": 6,
+        "records": 0,
         "redacted_since": [],
         "erased_since": [],
     }
@@ -179,6 +183,7 @@ def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messag
 def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, five_messages, monkeypatch, named):
     for name in ("one", "two"):
         foldlog("import", five_messages, "--conversation", name)
+        assert foldlog("view", name).status == 0  # which makes its events
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with monkeypatch.context() as full:
         _full_at(full, rekey, "_rekeyed", 2)
@@ -213,6 +218,7 @@ def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unb
 
 def test_a_stdout_that_is_closed_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
+    assert foldlog("view", "five").status == 0  # which makes its events
     command = [sys.executable, "-m", "foldlog", "retract", "five", "--to", "1"]
     ran = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)

@@ -109,4 +109,4 @@ def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp
     foldlog("import", five_messages)
     (tmp_path / "others").mkdir()
     refused = foldlog("import", "others").err
-    assert "the files of histories end in .json, .jsonl" in refused
+    assert "others: holds no history that can be imported" in refused

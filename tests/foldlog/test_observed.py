@@ -6,7 +6,6 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -134,13 +133,6 @@ def behind(path):
             follower.run(0.01, lambda events: 1 / 0)
 
 
-def left_out(path):
-    with foldlog.open(path / "s.db") as histories:
-        histories["c1"].append(said(2))
-        with mock.patch("foldlog._search.index.text_of", side_effect=RuntimeError(SECRET)):
-            assert histories.search("words") == ()
-
-
 def finding(path):
     with foldlog.open(path / "s.db") as histories:
         foreign = {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "x", "toolName": SECRET}]}
@@ -197,7 +189,6 @@ CAUSES = [
     (away, "foldlog.store.away"),
     (moved, "foldlog.store.moved"),
     (behind, "foldlog.follower.behind"),
-    (left_out, "foldlog.follower.left_out"),
     (overtaken, "foldlog.lease.taken_over"),
     (not_given_back, "foldlog.lease.failed"),
     (cannot_resume, "foldlog.resume.finding"),

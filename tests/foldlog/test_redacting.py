@@ -14,16 +14,13 @@ import pytest
 import typer
 
 import foldlog as api
-from foldlog import _matching
 from foldlog._cli.application import build
-from foldlog._cli.demo import SAMPLE
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, Redaction, open_store
 from foldlog.formats import decode, encode
 from foldlog.projections.messages.content import data_url
 from tests.crash.bytes_left import bytes_left
-from tests.foldlog.test_audit_database import damage
 from tests.how_many import some
 
 
@@ -109,20 +106,11 @@ def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_pat
         for place, _ in enumerate(parts):
             history.redact(place, reason="asked to")
         histories.maintenance.vacuum()
-        for name in ("openai-chat", "openai-responses"):
+        for name in ("openai-chat", "anthropic-messages"):
             exported = repr(list(history.export(name)))
             assert [mark for mark in marks if mark in exported] == []
         assert not histories.search("tulip")
     assert bytes_left(tmp_path, marks) == []
-
-
-def test_a_search_index_that_cannot_be_changed_is_named(path: Path):
-    with api.open(path) as histories:
-        histories.search("marigold")
-    path.with_name("store.db.search").write_bytes(b"another program's file" * 100)
-    with api.open(path) as histories:
-        (unconfirmed,) = histories["c"].redact(2, reason="asked to").unconfirmed
-        assert unconfirmed.startswith("search index: ")
 
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "imports"
@@ -138,14 +126,13 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
                 history = histories[f"{event_id}"]
                 histories.store.ingest(history.id, events)
                 history.redact(event_id, reason="asked to")
-                for written in (format, "openai-chat"):
-                    assert json.dumps(list(encode(histories.store.events(history.id), written)))
+                assert json.dumps(list(encode(histories.store.events(history.id), "openai-chat")))
                 history.view().to_messages()
                 history.stats()
 
 
 @pytest.mark.parametrize("summaries_first", [False, True])
-def test_a_redacted_summary_takes_its_record_and_what_repeats_it(summaries_first: bool):
+def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first: bool):
     summary = "the card of Zoe is known to me"
 
     def said(text: str) -> dict[str, Any]:
@@ -157,7 +144,7 @@ def test_a_redacted_summary_takes_its_record_and_what_repeats_it(summaries_first
             *(("response_item", said(text)) for text in ("Zoe 4111", "go on")),
         ),
         ("compacted", {"message": summary, "replacement_history": [said("go on"), said(summary)]}),
-        *(("event_msg", {"type": "agent_message", "message": summary}), ("response_item", said("what next"))),
+        ("response_item", said("what next")),
     ]
     with api.open("memory:") as histories:
         history = histories["c"]
@@ -168,7 +155,7 @@ def test_a_redacted_summary_takes_its_record_and_what_repeats_it(summaries_first
         if summaries_first:
             assert {*history.redact(4, reason="asked to").forks} == {"whole", "cut", "cut again"}
         receipt = history.redact(1, reason="asked to", with_summaries=True)
-        assert (receipt.event_ids, {*receipt.forks}) == ((1, 4), {"whole", "cut", "before", "cut again"})
+        assert (receipt.event_ids, {*receipt.forks}) == ((1, 4, 3), {"whole", "cut", "before", "cut again"})
         gone = {name: histories.store.conversation(name).redactions for name in receipt.forks}
         assert gone == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
         assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
@@ -321,95 +308,6 @@ def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any,
         assert texts == ["zero", "[redacted]", "[redacted]", "[redacted]"]
 
 
-def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):
-    """A record of V0 repeats the response of the model, and so do those of its parallel calls and their results."""
-    secret = "the password is swordfish"
-    call = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": json.dumps({"command": secret})}}
-    response = {"id": "r1", "choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
-    about = {"function_name": "run", "tool_call_id": "c1", "model_response": response, "total_calls_in_response": 1}
-    records = [
-        {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}},
-        {"id": 1, "source": "agent", "action": "run", "args": {"command": secret}, "tool_call_metadata": about},
-        {"id": 2, "source": "agent", "observation": "run", "content": "ok", "cause": 1, "tool_call_metadata": about},
-        {"id": 3, "source": "agent", "action": "message", "args": {"content": "done", "log": f"I ran {secret}."}},
-    ]
-    with api.open(tmp_path / "v0.db") as histories:
-        history = histories["c"]
-        history.append_records(records, format="openhands-v0")
-        history.redact(1, reason="asked to", by="me")
-        exported = list(encode(history.events(), "openhands-v0"))
-        assert secret not in json.dumps(exported)
-        assert secret not in repr([event.origin for event in history.events()])
-        assert exported[0] == records[0]
-        result, last = list(history.events(2, 4))
-        assert (result.content, last.content) == ("ok", "done")
-        assert result.redacted is not None
-        assert result.redacted.record
-        assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
-
-
-@pytest.mark.parametrize("said", ["swordfish", 'say "swordfish",\nand go in'])
-@pytest.mark.parametrize("log", ["I was told {}.", json.dumps(json.dumps({"told": "{}"}))])
-def test_a_redaction_takes_each_record_with_more_of_the_content_than_its_event_shows(
-    tmp_path: Path, said: str, log: str
-):
-    arguments = json.dumps({"password": said})
-    call = {"id": "x", "type": "function", "function": {"name": "open", "arguments": arguments}}
-    told = log.replace("{}", said if log[0] == "I" else json.dumps(json.dumps(said)[1:-1])[1:-1])
-    records = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "x", "content": "open"},
-        {"role": "user", "content": "thanks", "log": told},
-        {"role": "user", "content": f"as I said: {said}", "log": "thanks"},
-    ]
-    with api.open(tmp_path / "store.db") as histories:
-        history = histories["c"]
-        history.append_records(records, format="openai-chat")
-        history.redact(0, reason="asked to")
-        (*others, last) = history.export()
-        assert "swordfish" not in json.dumps(others)
-        assert last == records[-1], "its event shows the text, so nothing is gained by taking the record"
-        history.redact(3, reason="asked to")
-        histories.maintenance.vacuum()
-        assert "swordfish" not in json.dumps(list(history.export()))
-        assert "swordfish" not in repr(list(history.events()))
-    assert bytes_left(tmp_path, ["swordfish"]) == []
-
-
-def test_a_redaction_takes_the_records_that_hold_what_a_tool_read_in_another_form():
-    """Claude Code numbers the lines of a file for the model, and keeps it whole beside a later edit of any line."""
-    path = f"/{'a-long-name-of-a-folder/' * 4}notes.txt"
-    lines = [f"{2020 + each}-01-02 the {each}th guest has the word {chr(97 + each) * 9}" for each in range(12)]
-    whole, numbered = "\n".join(lines), "\n".join(f"{each + 1:6}→{line}" for each, line in enumerate(lines[:6]))
-    edit = "The file was changed:\n     1→2020-01-02 nobody"
-    results = [
-        (numbered, {"file": {"filePath": path, "content": whole}}),
-        (edit, {"filePath": path, "oldString": lines[0], "originalFile": f"by hand:\n{whole}"}),
-        (edit, {"filePath": path, "structuredPatch": [{"lines": [f" {line}" for line in lines]}]}),
-        ("2 files", {"filePath": path, "stdout": "2 files"}),
-    ]
-    records: list[dict[str, Any]] = []
-    for number, (content, result) in enumerate(results):
-        use = {"type": "tool_use", "id": f"t{number}", "name": "Tool", "input": {"file_path": path}}
-        said = {"id": f"m{number}", "role": "assistant", "model": "m", "content": [use]}
-        told = {"type": "tool_result", "tool_use_id": f"t{number}", "content": content}
-        above = records[-1]["uuid"] if records else None
-        beside = {"sessionId": "s", "cwd": path, "timestamp": f"2026-01-02T03:04:0{number}.000Z"}
-        records += [
-            {"type": "assistant", "uuid": f"a{number}", "parentUuid": above, "message": said} | beside,
-            {"type": "user", "uuid": f"u{number}", "parentUuid": f"a{number}"}
-            | {"message": {"role": "user", "content": [told]}, "toolUseResult": result}
-            | beside,
-        ]
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(records, format="claude-code")
-        history.redact(1, reason="asked to")
-        exported = list(history.export("claude-code"))
-        assert [line for line in lines if line[11:] in json.dumps(exported)] == []
-        assert [record for record in exported if record in records] == [records[2], records[4], *records[6:]]
-
-
 def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
     long = "\n".join(f"the guest with number {number} came in {number % 97} boats" for number in range(6_000))
     with api.open("memory:") as histories:
@@ -424,15 +322,6 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
         finally:
             tracemalloc.stop()
     assert peak < 120 * size
-
-
-def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
-    with api.open("memory:") as histories:
-        (history,) = histories.import_(SAMPLE)
-        for event_id in (7, 145, 188):  # results of commands in the folder that each command has
-            history.redact(event_id, reason="asked to")
-        lost = [event.id for event in history.events() if event.redacted is not None and event.redacted.record]
-        assert lost == [5, 144, 187], "those of their calls"
 
 
 def escaped(text: str):
@@ -456,115 +345,28 @@ def test_a_text_is_found_in_base64(foldlog: Any, path: Path, held: Any):
     assert sorted(event for each in receipts for event in each["event_ids"]) == [0, 2]
 
 
-def test_the_command_says_which_records_go_before_and_after_it_redacts(foldlog: Any, with_forks: Path):
-    chosen = ("--matching", SWORDFISH, "--reason", "asked to")
-    foldlog("redact", "damaged", 3, "--yes", "--reason", "first")  # whose record is gone now
-    for more in (["c", 1], ["c", "--matching", SWORDFISH]):
-        ran = foldlog("redact", *more, "--dry-run", "--reason", "asked to")
-        assert "sound: 1 imported record too, which may repeat the content, of events that stay: 3" in ran.out, more
-        assert "damaged:" not in ran.out
-    assert "imported record too" not in foldlog("redact", *chosen, "--dry-run").out, "it is found itself"
-    told = foldlog("redact", "c", 1, "--dry-run", "--reason", "asked to", "--json").document["records"]
-    assert told == [{"conversation": "sound", "event_ids": [3]}]
-    ran = foldlog("redact", "c", "--matching", SWORDFISH, "--yes", "--reason", "asked to")
-    assert "1 event redacted and 1 imported record of others" in ran.err
-    assert "erased the record of event 3: asked to" in foldlog("log", "sound").out
-
-
 @pytest.mark.parametrize("key", [None, "00" * 32])
-def test_a_redaction_takes_the_records_of_forks_that_repeat_the_content(tmp_path: Path, key: str | None):
-    """Each fork has a record of its own, which the next one shares: the fork's exports give back none of them."""
+def test_a_redaction_takes_the_records_that_forks_share_or_have_again(tmp_path: Path, key: str | None):
     secret = "the password is swordfish"
-    said = {"id": 0, "source": "user", "action": "message", "args": {"content": secret}}
-    with api.open(tmp_path / "v0.db", keys=None if key is None else api.KeyRing(key)) as histories:
+    said = {"role": "user", "content": secret}
+    with api.open(tmp_path / "store.db", keys=None if key is None else api.KeyRing(key)) as histories:
         history = histories["c"]
-        history.append_records([said], format="openhands-v0")
+        history.append_records([said], format="openai-chat")
         forks = []
         for number in (1, 2):
             forks.append((forks or [history])[-1].fork(id=f"fork {number}"))
-            args = {"content": "done", "log": f"{number}: {secret}"}
-            record = {"id": number, "source": "agent", "action": "message", "args": args}
-            forks[-1].append_records([record], format="openhands-v0")
-        (former,) = forks[0].events(1, 2)
+            forks[-1].append_records([{"role": "user", "content": f"done {number}"}, said], format="openai-chat")
+        former = list(forks[0].events(1))
         with pytest.raises(InvalidArgument, match="has no event -2"):
             history.redact(-2, reason="asked to", by="me")
         with pytest.raises(InvalidArgument, match="the reason is empty"):
             history.redact(0, reason=" ", by="me")
-        assert list(forks[0].events(1, 2)) == [former], "a call that is refused changes nothing"
+        assert list(forks[0].events(1)) == former, "a call that is refused changes nothing"
         assert history.redact(0, reason="asked to", by="me").forks == ("fork 1", "fork 2")
         for fork in forks:
-            assert secret not in json.dumps(list(fork.export()))
-            assert secret not in repr([event.origin for event in fork.events()])
-            assert {event.content for event in fork.events() if isinstance(event, Message)} == {"[redacted]", "done"}
+            assert secret not in json.dumps(list(fork.export())) + repr(list(fork.events()))
+            assert "done 1" in json.dumps(list(fork.export()))
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
-
-
-def _v0(number: int, content: str, **more: Any) -> dict[str, Any]:
-    return {"id": number, "source": "agent", "action": "message", "args": {"content": content, **more}}
 
 
 SWORDFISH = "the password is swordfish"
-
-
-@pytest.fixture
-def with_forks(tmp_path: Path) -> Path:
-    """An imported conversation and two forks, in which the records of later events repeat event 1."""
-    path = tmp_path / "foldlog.db"
-    with api.open(path) as histories:
-        history = histories["c"]
-        history.append_records([_v0(0, "word"), _v0(1, SWORDFISH)], format="openhands-v0")
-        for name in ("sound", "damaged"):  # in this order the damaged one is read first
-            fork = history.fork(id=name)
-            fork.append_records([_v0(2, "word on"), _v0(3, "done", log=SWORDFISH)], format="openhands-v0")
-    return path
-
-
-@pytest.mark.parametrize("conversation", ["c", "damaged"])
-def test_a_damaged_event_beside_it_does_not_keep_an_imported_event_from_redaction(
-    foldlog: Any, with_forks: Path, conversation: str
-):
-    with open_store(f"sqlite:///{with_forks}") as store:
-        damage(store, conversation, 0 if conversation == "c" else 2)
-    ran = foldlog("redact", "c", "1", "--yes", "--reason", "asked to", "--json")
-    assert ran.status == 1
-    [named] = ran.document["holders"]
-    assert named.startswith(f"conversation {conversation!r}, event ")
-    assert f"the record of an event may still hold the content, because it cannot be read: {named[:40]}" in ran.err
-    with api.open(with_forks) as histories:
-        (event,) = histories["c"].events(1, 2)
-        assert getattr(event, "content", None) == "[redacted]"
-        for name in ("damaged", "sound"):
-            assert SWORDFISH not in repr(list(histories[name].events(3))), "what is after it is taken"
-
-
-def test_a_fork_that_is_erased_while_records_are_looked_for_does_not_stop_a_redaction(
-    with_forks: Path, monkeypatch: Any
-):
-    with api.open(with_forks) as histories:
-        really = _matching.records_with
-
-        def meanwhile(*given: Any) -> list[int]:
-            if not histories.store.conversation("damaged").erased_at:
-                histories.erase("damaged", reason="asked to")
-            return really(*given)
-
-        monkeypatch.setattr(_matching, "records_with", meanwhile)
-        assert histories["c"].redact(1, reason="asked to").forks == ("sound",)
-        assert SWORDFISH not in repr(list(histories["sound"].events()))
-
-
-def test_a_record_that_a_fork_appends_while_records_are_looked_for_goes_too(with_forks: Path, monkeypatch: Any):
-    with api.open(with_forks) as histories:
-        really, fork = _matching.records_with, histories["sound"]
-
-        def meanwhile(*given: Any) -> list[int]:
-            found = really(*given)
-            if found == [3] and fork.version() == 4:
-                fork.append_records([_v0(4, "late", log=SWORDFISH)], format="openhands-v0")
-            return found
-
-        monkeypatch.setattr(_matching, "records_with", meanwhile)
-        histories["c"].redact(1, reason="asked to")
-        assert fork.version() > 4
-        assert SWORDFISH not in repr(list(fork.events())) + json.dumps(list(fork.export()))
-        assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())

@@ -13,7 +13,6 @@ from foldlog._reports.sizes import CountedTokens, view_tokens
 from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
-from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
 from tests.web_client import asking
@@ -23,10 +22,12 @@ SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    (source,) = open_sources([SAMPLE])
+    with package.open("memory:") as sample:
+        (imported,) = sample.import_(SAMPLE)
+        sample_events = list(imported.events())
     usual = list(usual_history())
     histories = {
-        "sample": source.events(),
+        "sample": sample_events,
         "usual": usual,
         "waiting": usual[:3],
         "hostile": hostile_history(5_000),

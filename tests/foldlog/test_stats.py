@@ -17,8 +17,8 @@ import foldlog
 from foldlog import open as open_histories
 from foldlog._cli.views.stats import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument
+from foldlog._formats.usage import calls_of_imported
 from foldlog._reports.stats import collect_stats
-from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -419,7 +419,7 @@ def a_log(format, text, last):
 
 @pytest.mark.parametrize(
     "format, shared",
-    [("codex", 10), ("openhands-v0", 10), ("openhands-v1", 10), ("swe-agent", 20)],  # the sum of a run has no parts
+    [("codex", 10), ("openhands-v0", 10), ("openhands-v1", 10)],
 )
 def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts_once(foldlog, write, format, shared):
     def prompts(text, last, *names):
@@ -437,8 +437,6 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
     first, fork = [one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]]
     first, fork = sorted((first, fork), key=len)
     assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30]
-    if format == "swe-agent":  # it was run again, for less
-        assert prompts("run again", [10]) == [30]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

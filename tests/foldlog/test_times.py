@@ -15,8 +15,9 @@ from foldlog._page.document import PageFold
 from foldlog._reports.overview import Overview
 from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Message, Origin, open_store
-from foldlog.formats import Decoder
 
+SEPARATORS = ",", ":"
+"""Those of the records that are recorded: a record of an import is the same where its bytes are."""
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECORDS = {
     "openai-responses": {"role": "user", "content": "the gauge"},
@@ -36,7 +37,7 @@ def recorded_live(request, tmp_path):
             if place == 1:
                 history.append(CondensationAction(forgotten_event_ids=[0]))
             else:
-                history.append(Decoder(request.param, history).events(RECORDS[request.param]))
+                history.append_records([RECORDS[request.param]], format=request.param)
 
 
 def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_live, foldlog):
@@ -82,7 +83,7 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
         for number in (2, 2, 4, 4):
             if number == 4:
                 history.append_records([record] * (3 - history.version()), format=format)
-            (tmp_path / "c.jsonl").write_text(f"{json.dumps(record)}\n" * number)
+            (tmp_path / "c.jsonl").write_text(f"{json.dumps(record, separators=SEPARATORS)}\n" * number)
             histories.import_(tmp_path / "c.jsonl", format=format, conversation="c")
         times = [happened_at(event, recorded_at) for recorded_at, event in histories.store.log("c")]
     assert times == [NOON, None, NOON, None]

@@ -9,7 +9,6 @@ import pytest
 
 from foldlog import aio
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
-from foldlog.formats import decode, encode
 from tests.foldlog.formats import test_openhands_v1 as v1
 from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use
 from tests.how_many import some
@@ -18,8 +17,9 @@ CLAUDE_CODE = "claude-code"
 
 
 def imported(histories, name, records, format=CLAUDE_CODE):
-    histories.store.ingest(name, decode(records, format))
-    return histories[name]
+    history = histories[name]
+    history.append_records(records, format=format)
+    return history
 
 
 def shown(history):
@@ -51,7 +51,7 @@ def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories
         alone = imported(histories, f"alone {record['uuid']}", branch_of(records, record["uuid"]))
         assert shown(fork) == shown(alone)
         assert fork.view().to_messages() == alone.view().to_messages()
-    assert list(encode(history.events(), CLAUDE_CODE)) == records
+    assert list(history.export()) == records
 
 
 def in_view(view):
@@ -84,7 +84,7 @@ def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_th
         assert in_view(history.fork(at_source=tip).view()) == in_view(expected)
         if tip == records[-1]["id"]:
             assert in_view(history.view()) == in_view(expected)
-    assert list(encode(history.events(), "openhands-v1")) == records
+    assert list(history.export()) == records
 
 
 def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results(histories):
@@ -115,7 +115,7 @@ def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, 
     records = json.loads(golden.read_text().splitlines()[0])["records"]
     history = imported(histories, "c1", records, format)
     ids = dict.fromkeys(event.origin.id for event in history.events() if event.origin.id)
-    forks = [list(encode(history.fork(at_source=each).events(), format)) for each in ids]
+    forks = [list(history.fork(at_source=each).export()) for each in ids]
     assert forks == [records[: len(fork)] for fork in forks]
     assert [len(fork) for fork in forks[:3]] == {"otlp-genai": [1, 2, 3], "pydantic-ai": [1, 3, 3]}[format]
 

@@ -180,8 +180,8 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     assert (ran.status, len(ran.out.splitlines()), ran.err.count("\n")) == (1, 19 - int(unread), 1)
     lost = sum(20 - len(foldlog("log", name).out.splitlines()) for name in ("c04", "c05"))
     ran = foldlog("search", "xxx*", "--limit", 500, "--json")
-    assert (ran.status, len(ran.document["hits"]), ran.document["unread"]) == (1, 240 - lost, lost)
-    assert f"not in the index: {lost} events; 'foldlog search --rebuild' names them" in ran.err
+    assert (ran.status, len(ran.document["hits"])) == (1, 240 - lost)
+    assert [name for name in ("c04", "c05", "c07") if name in str(ran.document["unread"])] == ["c04", "c05"]
     ran = foldlog("audit", "--to", "audit.db")
     assert f"{240 - lost} events and 0 condensations added" in ran.out
     assert "left out of audit.db: event 0 of conversation 'c05': it cannot be read" in ran.err

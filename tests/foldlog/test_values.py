@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from foldlog._formats.losses import Losses
-from foldlog._formats.registry import FORMATS
 from foldlog._matching import events_with, text_or_pattern
 from foldlog._page.texts import text_document
 from foldlog._reports.needed import event_terms
@@ -72,14 +70,6 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
 def test_a_text_of_json_is_its_value_and_another_text_stays():
     assert [*map(parsed, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
     assert arguments_of(Action(tool="t", arguments='"a text"')) == {"arguments": "a text"}
-
-
-def test_lines_of_a_text_are_found_in_a_list_of_lines():
-    losses = Losses(FORMATS["openai-chat"])
-    message = Message(id=0, source="user", content="one long line of a text\nand another line of it")
-    losses.seek(message, FORMATS["openai-chat"].encoder())
-    losses.look_in([{"lines": ["one long line of a text", "and another line of it"]}])
-    assert not any(losses.end())
 
 
 def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):

@@ -788,7 +788,7 @@ class Steps:
         """Import a history that grows: events, or a file of OpenHands, V0 or V1."""
         sources = self.world.sources
         if not sources or rng.random() < 0.2:
-            sources.append((rng.choice(("", "", "openhands-v0", "openhands-v1")), []))
+            sources.append(("", []))
         number = rng.randrange(len(sources))
         form, source = sources[number]
         if not source or (len(source) < 30 and rng.random() < 0.5):

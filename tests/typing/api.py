@@ -190,8 +190,6 @@ def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
         histories.erase("c2", reason="asked for")
         assert_type(history.append_records([{}], format="openai-chat", dedupe="origin"), tuple[Recorded, ...])
         assert_type(histories.find("id", format="openai-chat")[0].event_id, int)
-        decoder = foldlog.formats.Decoder("openai-chat", history)
-        assert_type(decoder.events({}), list[Event])
         return history.view().to_messages("anthropic")
 
 

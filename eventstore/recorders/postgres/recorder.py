@@ -16,7 +16,7 @@ from psycopg import conninfo, sql
 
 from foldlog._observed import tell, waits
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
+from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
@@ -100,6 +100,7 @@ class PostgresRecorder(Recorder):
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
+    @makes_pending
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         if not self.writable:
             raise StoreUnusable(
@@ -136,6 +137,7 @@ class PostgresRecorder(Recorder):
         with contextlib.closing(ReadSession(self._pool.wire, self._retried)) as session:
             yield PostgresReader(session.ask)
 
+    @makes_pending
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt() -> T:
             with contextlib.closing(ReadSession(self._pool.wire, lambda ask: ask())) as session:

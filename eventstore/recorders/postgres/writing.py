@@ -144,6 +144,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             guess.sealed_key,
             guess.mark,
             guess.redactions,
+            guess.pending,
         )
         self._unchecked = True
         self._locked.add(guess.key)

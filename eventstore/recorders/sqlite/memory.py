@@ -13,7 +13,7 @@ from functools import cache
 from typing import TypeVar
 
 from foldlog.eventstore.errors import StoreUnusable
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
@@ -38,6 +38,7 @@ class MemoryRecorder(Recorder):
         self._uuid = new_store_uuid()
         self._commits = 0
 
+    @makes_pending
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         writer = outside(self._uuid, _NAME)
         committed = False

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from foldlog._observed import tell
 from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
-from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
@@ -184,6 +184,7 @@ class SQLiteRecorder(Recorder):
             raise
         process_forks.watch(self)
 
+    @makes_pending
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         self._check_writable()
         return self._queue.run(work, any_thread, at_once)
@@ -197,6 +198,7 @@ class SQLiteRecorder(Recorder):
         with ReadConnection(self._readers) as connection:
             yield SQLiteReader(connection)
 
+    @makes_pending
     def query(self, work: Callable[[Reader], T]) -> T:
         with ReadConnection(self._readers) as connection:
             return work(SQLiteReader(connection))

@@ -130,8 +130,8 @@ def run(
 
 def _model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most, if its replies tell. Cost: the events."""
+    from foldlog._formats.usage import UNNAMED
     from foldlog._reports.of_one import Counting, counted_on
-    from foldlog._reports.usage import UNNAMED
 
     calls = Counter[str]()
     found, _ = counted_on(store, Views(store), store.conversation(conversation), Counting())

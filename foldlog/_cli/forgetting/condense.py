@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 from msgspec.structs import replace
 
+from foldlog._archive.redacting import source_files
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
 from foldlog._cli.events import interval_words
@@ -16,7 +17,6 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._history.histories import Histories
-from foldlog._seen_files import source_files
 from foldlog._words.gist import cost_words, count, events_and_summaries
 from foldlog._words.reasons import because, requests_before
 from foldlog.condensers import (
@@ -79,7 +79,7 @@ def run(
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
             tokens = tokens_of(made.before, counter or ESTIMATE), tokens_of(made.after, counter or ESTIMATE)
-        if not dry_run and source_files(store, [store.conversation(conversation)]):
+        if not dry_run and source_files(store, [conversation]):
             terminal.note("when its source grows, 'foldlog import' continues it in a fork: this one has a condensation")
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
         terminal.note(f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,} tokens")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 from msgspec import UNSET
 
+from foldlog._archive.stored import SourceBytes, source_bytes
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, output_option
 from foldlog._cli.outcome import Refused
@@ -17,6 +19,7 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
+from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.registry import format_named
 from foldlog._history.histories import Histories
 from foldlog._whole_file import whole_file
@@ -54,24 +57,31 @@ def run(
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
+    notes, findings = list[str](), list[str]()
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
-        notes: list[str] = []
-        try:
-            records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
-        except UnknownFormat as error:
-            raise Refused(str(error)) from error
-        findings: list[str] = []
+        is_listed = as_json and output is None
+        source = None if view or is_listed else source_bytes(store, conversation, format)
+        records: Iterator[Any] = iter(())
+        if source is not None:
+            chosen, write = source.format, partial(_write_source, source)
+            notes += _left_out(source)
+        else:
+            chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
+            try:
+                records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
+            except UnknownFormat as error:
+                raise Refused(str(error)) from error
+            write = partial(_write_records, records, chosen)
         if output is not None:
             with noted(store, "export", output, conversation), whole_file(output) as file:
-                number = _write(file, records, chosen)
+                number = write(file)
             document = ExportedDocument(
                 conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
             )
             told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
             terminal.answer(document, told)
-        elif as_json:
+        elif is_listed:
             read = streamed(_readable(records, findings))
             terminal.emit_list(
                 RecordsDocument(conversation=conversation, format=chosen, records=read),
@@ -80,11 +90,30 @@ def run(
             )
         else:
             sys.stdout.flush()
-            _write(sys.stdout.buffer, records, chosen)  # UTF-8, whatever the terminal's encoding
+            write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
         terminal.note(note)
+
+
+def _write_source(source: SourceBytes, file: BinaryIO) -> int:
+    """Write a source as it came, on a terminal without what would control it. Return the number of its records."""
+    for data in source.bytes:
+        file.write(terminal.printable(data.decode("utf-8", "replace")).encode() if file.isatty() else data)
+    return source.records
+
+
+def _left_out(source: SourceBytes) -> Iterator[str]:
+    """Yield what the bytes of a source do not have."""
+    counted = ExportNotes(format_named(source.format))
+    for event in source.appended:
+        counted.leave_out(event)
+    _, appended = counted.end()
+    if appended:
+        yield f"left out: {appended}, appended since the import; 'export --format {ANY_HISTORY}' writes all"
+    if source.redacted:
+        yield f"left out: the content of {count(source.redacted, 'redacted record')}"
 
 
 def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
@@ -95,7 +124,7 @@ def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
         findings.append(str(error))
 
 
-def _write(file: BinaryIO, records: Iterable[Any], format: str) -> int:
+def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
     """Write a line for each record, or the document of the format, and return their number. Of lines those before a
     record that cannot be read are written too.
     """

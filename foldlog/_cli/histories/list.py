@@ -265,10 +265,10 @@ def _described(
     from msgspec.structs import replace
 
     from foldlog._documents import ConversationDocument
+    from foldlog._formats.usage import UNNAMED
     from foldlog._reports.prices import Prices
     from foldlog._reports.spending import spent_by
     from foldlog._reports.sums import KeptSums, document_of
-    from foldlog._reports.usage import UNNAMED
 
     table = Prices(prices)
     for row, one in KeptSums(store).of(rows, whole=sizes):

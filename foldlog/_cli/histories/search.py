@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,18 +12,18 @@ from foldlog._cli.events import STYLES, moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import Kinds, Since, Until, selection
-from foldlog._cli.stores import events_total, open_existing, resolved
-from foldlog._search import Hit, SearchIndex, hits_document
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._search import Hit, Searched, hits_document, search
 from foldlog._words.gist import count
-from foldlog.eventstore import Store
 
-_FOLLOWED_EVERY_S = 2.0
+_SECONDS = 5.0
+"""A search of a larger store ends after this time."""
 
 
 def run(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORDS", help='Words that an event has all of; "in quotes" together; begin*.'),
+        typer.Argument(metavar="WORDS", help='Words that an event has all of; "in quotes" together.'),
     ] = None,
     within: Annotated[
         str | None,
@@ -34,93 +33,64 @@ def run(
     since: Since = None,
     until: Until = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events, best first.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events, the newest first.")
     ] = 20,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Keep the index up to date until Ctrl-C; search nothing.")
-    ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index from the log first.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Read the whole store, however long it takes.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Search the texts of all conversations, best first.
+    """Search the texts of all conversations, the newest first.
 
-    An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The page of a
-    conversation finds parts of words too. Exit status 1 if no event is found.
+    An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not 'prune'. The page of
+    a conversation finds parts of words too. Exit status 1 if no event is found.
 
-    The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
-    build it; later ones add new events. It holds plain text, so the index of an encrypted store is in memory only.
-    Erasing a conversation removes its texts from the index too.
+    There is no index: the stored records and events are read, some 400 MB a second, until there are enough hits, and
+    without --all for at most some seconds.
 
     Example: foldlog search "flaky test" --kind observation
     """
     wanted = selection(kinds, since=since, until=until)
-    if follow:
-        _follow(db, words, as_json=as_json)
-        return
-    if not words and not rebuild:
+    if not words:
         raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
-    line = _line(words or ())
-    with open_existing(db) as store:
+    line = _line(words)
+    with open_existing(db) as store, terminal.working("searching"):
         conversation = None if within is None else resolved(store, within)
-        with SearchIndex(store, rebuild=rebuild) as index:
-            is_new = index.tables.position() == 0
-            added = _catch_up(store, index)
-            if rebuild or (is_new and added):
-                made = "rebuilt" if rebuild else "made"
-                terminal.note(
-                    f"the index is {made} from the log: {count(added, 'event')}, {index.tables.size():,} bytes"
-                )
-            hits: tuple[Hit, ...] = ()
-            if words:
-                try:
-                    hits = index.search(
-                        line,
-                        conversation=conversation,
-                        kinds=wanted.kinds,
-                        since=wanted.since,
-                        until=wanted.until,
-                        limit=limit + 1,  # one more than shown, to know whether there are more
-                    )
-                except ValueError as error:
-                    raise Refused(str(error)) from error
-            unread = index.unread
-    if as_json or words:
-        document = hits_document(line, hits, unread, limit)
-        filtered = bool(within or kinds or since or until)
-        terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
-    if words and not hits:
+        try:
+            found = search(
+                store,
+                line,
+                conversation=conversation,
+                kinds=wanted.kinds,
+                since=wanted.since,
+                until=wanted.until,
+                limit=limit + 1,
+                seconds=None if every else _SECONDS,
+            )
+        except ValueError as error:
+            raise Refused(str(error)) from error
+    filtered = bool(within or kinds or since or until)
+    terminal.answer(hits_document(line, found, limit), lambda: _show(found.hits[:limit], filtered=filtered))
+    if not found.hits:
         terminal.matched_nothing()
-    if not as_json and line != " ".join(words or ()):
+    if not as_json:
+        _say(found, line, words, limit)
+    for problem in found.unread:
+        terminal.warn(problem)
+
+
+def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
+    """Say what the search left out."""
+    if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
-    if not as_json and len(hits) > limit:
-        terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
-    if unread:
-        terminal.warn(f"not in the index: {count(unread, 'event')}; 'foldlog search --rebuild' names them")
+    if len(found.hits) > limit:
+        terminal.note(f"the {limit:,} newest are shown, and more events have all these words: -n N shows more")
+    elif found.read < found.conversations:
+        terminal.note(f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the others")
 
 
 def _line(words: Sequence[str]) -> str:
-    """Return the words as one line. An argument of the shell with several words becomes a phrase in quotes."""
+    """Return the words as one line. Several words in one argument of the shell belong together."""
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
-
-
-def _catch_up(store: Store, index: SearchIndex) -> int:
-    """Update the index, with a progress bar if it takes time. Return how many events are new in it."""
-    total = events_total(store) if index.tables.position() == 0 else None
-    with terminal.working("indexing", "events", total) as update:
-        return index.catch_up(lambda events: update(advance=events))
-
-
-def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
-    if words or as_json:
-        raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
-    from foldlog._follower import Follower
-
-    with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower:
-        terminal.note("the index follows the store until Ctrl-C")
-        with suppress(KeyboardInterrupt), terminal.working("indexing", "events") as update:
-            follower.run(_FOLLOWED_EVERY_S, lambda events: update(completed=events))
-    terminal.note(f"{count(follower.view.events, 'event')} added to the index")
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:

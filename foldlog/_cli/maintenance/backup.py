@@ -12,7 +12,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, new_file
 from foldlog._cli.stores import open_existing
 from foldlog._documents import BackedUpDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
-from foldlog._words.gist import count
+from foldlog._words.gist import content, count
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     findings = [(verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings]
     problems = tuple(ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings)
     told = (
-        f"{done.path}: {count(done.events, 'event')} of "
+        f"{done.path}: {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )

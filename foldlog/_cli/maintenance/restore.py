@@ -17,7 +17,7 @@ from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
 from foldlog._maintenance import holds_plain_events, note_files
 from foldlog._reports.unreadable import sound
-from foldlog._words.gist import count
+from foldlog._words.gist import content, count
 from foldlog.eventstore import EventStoreError, Store, StoreUnusable, as_url, has_content, open_store, restore_store
 
 
@@ -56,7 +56,7 @@ def run(
     names = ", with ".join(files)  # the others are its log
     kept = f"; the former file is {names}" if files else ""
     told = (
-        f"{done.path}: restored {count(done.events, 'event')} of "
+        f"{done.path}: restored {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
     terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)

@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from foldlog._archive.redacting import redact_beside, source_files
 from foldlog._cli import terminal
-from foldlog._cli.events import interval_words
 from foldlog._cli.hints import command
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
@@ -22,7 +22,7 @@ from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
 from foldlog._companions import companion_of, with_companions
-from foldlog._copies import may_hold, path_in, read_models
+from foldlog._copies import erased_sources, may_hold, path_in, read_models
 from foldlog._documents import (
     MatchDocument,
     ProblemDocument,
@@ -37,16 +37,14 @@ from foldlog._maintenance import (
     conversations_with,
     documents_lost,
     holders,
-    records_that_go,
     redacted,
     shown_by,
-    with_twins,
+    with_copies,
+    with_records,
 )
-from foldlog._matching import Holds, events_with, files_with, is_json, keep_documents, text_or_pattern
+from foldlog._matching import Holds, events_with, files_with, is_json, keep_documents, source_with, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
-from foldlog._search.index import still_in_index
-from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -61,7 +59,6 @@ from foldlog.eventstore import (
     has_content,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
-from foldlog.projections import normalize
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
@@ -75,6 +72,7 @@ _IN_ID = (
     "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
     "the tombstone keeps the id in this store, so copy the others to a new one with foldlog copy FROM TO ID …"
 )
+_IN_SOURCE = "its source holds the text beside the records, in its title or around them: both go as a whole"
 _ELSEWHERE = (
     "in another conversation; leave out ID and --where to search all of them",
     "in deleted data, in an idempotency key or in the name of a follower; run 'foldlog vacuum', or erase the "
@@ -143,10 +141,10 @@ def run(
     word "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store
     is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies still hold the content.
 
-    --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
-    it: events, ids, and of the store's file, the search index, known backups, exports, reports, audit databases, and
-    the files that were replaced or imported those with its bytes. It does not look into other stores. Exit status 1 if
-    no event is found, or something still holds the text.
+    --matching finds a text in events, summaries, documents and records of imports, and in what a file holds around its
+    records, which goes as a whole. In the end it names what still holds it: events, ids, and of the store's file, known
+    backups, exports, reports, audit databases, and the files that were replaced or imported those with its bytes. It
+    does not look into other stores. Exit status 1 if nothing is found, or something still holds the text.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -165,43 +163,38 @@ def run(
             name = "" if searches else whole(store, conversation or "")
             named = search.found() if searches else {name: asked_for(search.store_of(name), name, events or ())}
             chosen = _chosen(store, named, with_summaries=with_summaries)
+            beside = search.beside()
             similar = _similar(search, chosen.asked, matching) if matching and not pattern else ""
         if (searches or dry_run) and not as_json:
-            _show_found(chosen)
-        if not as_json:
-            _say_records(chosen.records)
+            _show_found(chosen, beside)
         if not (yes or dry_run):
-            _ask(chosen, listed=searches)
+            _ask(chosen, beside, listed=searches)
         receipts: list[RedactionReceipt] = []
         stay: list[ProblemDocument] = []
-        index: tuple[str, ...] = ()
         if not dry_run:
             ids = {name: [event.id for event in reversed(each)] for name, each in chosen.named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
             redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries)
-            try:
-                receipts, stay = _redacted(search, ids, redact, chosen.shown)
-            finally:
-                index = still_in_index(store)
+            receipts, stay = _redacted(search, ids, redact, chosen.shown)
+            for name in beside:
+                redact_beside(search.store_of(name), name)
         taken = _taken(receipts, with_summaries=with_summaries)
-        done = f"{count(len(taken), 'event')} redacted"
-        if chosen.records:
-            done += f" and {count(sum(map(len, chosen.records.values())), 'imported record')} of others"
-        is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        unconfirmed = [*chosen.unread, *(name for receipt in receipts for name in receipt.unconfirmed), *index]
+        done = f"{_what(len(taken), len(beside))} redacted"
+        is_pending = bool(receipts or beside) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
+        unconfirmed = [*chosen.unread, *(name for receipt in receipts for name in receipt.unconfirmed)]
         if text is not None and not dry_run:
             unconfirmed = _look_again(search, text, stay, unconfirmed, with_store=not is_pending, in_files=as_json)
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
-    if not (chosen.goes or chosen.records or receipts):
+    if not (chosen.goes or receipts or beside):
         terminal.matched_nothing()
     unconfirmed = [*dict.fromkeys(unconfirmed)]
     is_left = bool(stay)
     stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in search.problems.items()]
     if as_json:
-        terminal.emit(_documents(chosen, receipts, stay, unconfirmed, is_pending=is_pending))
+        terminal.emit(_documents(chosen, beside, receipts, stay, unconfirmed, is_pending=is_pending))
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
@@ -210,7 +203,7 @@ def run(
     if similar:
         terminal.note(similar)
     if text is not None:
-        terminal.note(_result(search, chosen, None if dry_run else done, is_left=is_left))
+        terminal.note(_result(search, chosen, beside, None if dry_run else done, is_left=is_left))
 
 
 class _Search:
@@ -250,6 +243,19 @@ class _Search:
                 self.problems[row.id] = terminal.about(row.id, str(error))
         return found
 
+    def beside(self) -> list[str]:
+        """Return the conversations whose sources hold the text beside their records."""
+        found = dict[str, None]()
+        if self.text is None:
+            return []
+        for row in self.rows:
+            try:
+                if (name := source_with(self.store_of(row.id), row.id, self.text)) is not None:
+                    found[name] = None
+            except EventStoreError as error:
+                self.problems[row.id] = terminal.about(row.id, str(error))
+        return [*found]
+
 
 class _Chosen(NamedTuple):
     """What is redacted.
@@ -259,7 +265,6 @@ class _Chosen(NamedTuple):
     ``goes``     those that have content still
     ``quotes``   those of them that only may quote another
     ``shown``    the same events by the conversations that show them
-    ``records``  events that stay, and whose imported records go
     ``unread``   names of what could not be looked into
     """
 
@@ -268,25 +273,19 @@ class _Chosen(NamedTuple):
     goes: dict[str, list[Event]]
     quotes: set[tuple[str, int]]
     shown: dict[str, list[Event]]
-    records: dict[str, list[int]]
     unread: list[str]
 
 
 def _chosen(store: Store, named: Mapping[str, Sequence[Event]], *, with_summaries: bool) -> _Chosen:
     """Return all that goes with these events of conversations."""
     unread: list[str] = []
-    own = with_twins(store, named, unread)
+    own = with_copies(store, with_records(store, named), unread)
     asked = {(name, event.id) for name, events in own.items() for event in events}
     all_of = all_that_goes(store, own, unread, with_summaries=True) if with_summaries else own
     goes = {name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])}
     going = {(name, event.id) for name, events in goes.items() for event in events}
     shown = shown_by(store, all_of)
-    left = {
-        name: [each for each in ids if (name, each) not in going]
-        for name, ids in records_that_go(store, shown, [], {}).items()
-    }
-    records = {name: ids for name, ids in left.items() if ids}
-    return _Chosen(all_of, asked, goes, going - asked, shown, records, unread)
+    return _Chosen(all_of, asked, goes, going - asked, shown, unread)
 
 
 def _look_again(
@@ -303,14 +302,16 @@ def _look_again(
     """
     store = search.store
     stay += _left(search.found(again=True), store.iter_conversations() if search.everywhere else search.rows, text)
-    sources = source_files(store, [*store.iter_conversations()] if search.everywhere else search.rows)
+    stay += [_beside(name) for name in search.beside()]
+    rows = [*store.iter_conversations()] if search.everywhere else search.rows
+    sources = _sources(store, [row.id for row in rows])
     stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
     those = None if search.everywhere else {row.id for row in search.rows}
     known = [name for name in read_models(store) if may_hold(name, those)]
     held_it = {row.id for row in store.iter_conversations() if row.redactions or row.erased_at is not None}
     behind = [name for name in read_models(store, store.database.last_position) if may_hold(name, those)]
     unconfirmed = [*unconfirmed, *holders(store, behind, held_it)]
-    paths = [*chain(*sources.values())]
+    paths = [*dict.fromkeys(chain.from_iterable(sources.values()))]
     held = dict(files_with(store, text, [*known, *dict.fromkeys(unconfirmed)], paths, with_store=with_store))
     stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[search.everywhere])]
     without = {path for path in paths if is_json(path) and held.keys().isdisjoint(files_below(path))}
@@ -318,14 +319,24 @@ def _look_again(
     return [name for name in unconfirmed if path_in(name) not in told]
 
 
-def _result(search: _Search, chosen: _Chosen, done: str | None, *, is_left: bool) -> str:
+def _what(events: int, sources: int) -> str:
+    """Return how many events there are, and how many texts beside the records of sources."""
+    beside = f" and what {count(sources, 'source')} held beside the records" if sources else ""
+    return f"{count(events, 'event')}{beside}"
+
+
+def _result(search: _Search, chosen: _Chosen, beside: Sequence[str], done: str | None, *, is_left: bool) -> str:
     """Return what is known of the text: after a redaction that has ``done`` something, or a dry run."""
-    files = "the files of the store, its index, backups, exports, reports and imports"
+    files = "the files of the store, backups, exports, reports and imports"
     several = count(len(search.rows) - len(search.problems), "conversation")
-    searched = f"all events, summaries, documents and imported records of {several}"
+    searched = f"all events, summaries, documents and imported records of {several}, and what is beside these"
     if done is None:
         of_those = " of those searched" * bool(search.problems)
-        result = "the events listed above hold the text" if chosen.goes else f"no event{of_those} holds the text"
+        result = f"no event{of_those} holds the text"
+        if chosen.goes:
+            result = "the events listed above hold the text"
+        if beside:
+            result += ", and the sources listed above hold it beside their records"
         said = f"{result}. Searched: {searched}. A dry run does not search {files}"
     else:
         not_found = f"The text was not found any more{' in what was searched' * bool(search.problems)}"
@@ -412,6 +423,18 @@ def _left(found: dict[str, list[Event]], rows: Iterable[ConversationRow], text: 
     return stay
 
 
+def _beside(conversation: str) -> ProblemDocument:
+    problem = f"the source of conversation {conversation!r} holds the text beside its records; "
+    return ProblemDocument(conversation=conversation, problem=f"{problem}run the same command again")
+
+
+def _sources(store: Store, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the files from which conversations were imported, those that are erased too."""
+    found, noted = source_files(store, names), erased_sources(store)
+    every = {name: list(dict.fromkeys((*found.get(name, ()), *noted.get(name, ())))) for name in names}
+    return {name: paths for name, paths in every.items() if paths}
+
+
 def _in_path(conversation: str, path: str) -> ProblemDocument:
     problem = f"the store keeps that conversation {conversation!r} was imported from {path}, which holds the text; "
     return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import or erase it again")
@@ -447,20 +470,15 @@ def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dic
     return taken
 
 
-def _show_found(chosen: _Chosen) -> None:
+def _show_found(chosen: _Chosen, beside: Sequence[str]) -> None:
     """List the events, without the text that they hold."""
     for name, events in chosen.goes.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
+    for name in beside:
+        terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
     total = sum(map(len, chosen.goes.values()))
     terminal.say(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact", wraps=True)
-
-
-def _say_records(records: dict[str, list[int]]) -> None:
-    for name, ids in records.items():
-        which = interval_words(normalize((each, each) for each in ids))
-        said = f"{count(len(ids), 'imported record')} too, which may repeat the content, of events that stay: {which}"
-        terminal.say(f"{terminal.typed_id(name)}: {said}")
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
@@ -470,14 +488,16 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
     return f"summary of condensation {event.id}{may_quote}"
 
 
-def _ask(chosen: _Chosen, *, listed: bool) -> None:
+def _ask(chosen: _Chosen, beside: Sequence[str], *, listed: bool) -> None:
     """Ask a person. A redacted event is not asked about."""
     each = [(name, event) for name, events in chosen.goes.items() for event in events]
-    if not each:
+    if not (each or beside):
         return
-    (name, event) = each[0]
-    of = f"event {event.id} of {name!r}" if len(each) == 1 else f"each of {len(each):,} events"
-    shown = []
+    of = f"each of {_what(len(each), len(beside))}"
+    if len(each) == 1 and not beside:
+        ((name, event),) = each
+        of = f"event {event.id} of {name!r}"
+    shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in beside]
     for name, event in each[:_LISTED_MAX]:
         is_quote = (name, event.id) in chosen.quotes
         said = _named_event(name, event, chosen.quotes) if is_quote else f"event {event.id}"
@@ -491,6 +511,7 @@ def _ask(chosen: _Chosen, *, listed: bool) -> None:
 
 def _documents(
     chosen: _Chosen,
+    beside: Sequence[str],
     receipts: Sequence[RedactionReceipt],
     stay: Sequence[ProblemDocument],
     holders: Sequence[str],
@@ -502,7 +523,7 @@ def _documents(
             MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
             for name, events in chosen.goes.items()
         ),
-        records=tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in chosen.records.items()),
+        beside=tuple(beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
         stay=tuple(stay),
         holders=tuple(holders),

@@ -17,10 +17,8 @@ Where a line leaves a branch and continues from an earlier line, a Retraction ta
 branch is a Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains
 of sub-agents are kept and not shown, unless the log has no main chain.
 
-``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` is parts of lines, ``branches.py`` the tree.
-
-Line by line, the whole history is read once for a line that does not follow one of the last lines, and
-for a line with a title.
+``reading.py`` makes the events, ``skeleton.py`` counts lines without them, ``remains.py`` writes what stays of a
+redacted one, ``lines.py`` is parts of lines, ``branches.py`` the tree.
 """
 
 from __future__ import annotations
@@ -28,8 +26,10 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.claude_code.branches import accepts
-from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
-from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
+from foldlog._formats.claude_code.lines import NAME
+from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
+from foldlog._formats.claude_code.remains import RemainsEncoder
+from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import member, text_or_none, within
 
@@ -41,7 +41,10 @@ def _matches(record: Any) -> bool:
     """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
     if not accepts(record) or record["type"] not in _TYPES or not any(key in record for key in _KEYS):
         return False
-    return record["type"] not in ("user", "assistant") or type(record.get("message")) is dict
+    if record["type"] in ("user", "assistant"):
+        message = record.get("message")
+        return type(message) is dict and "parts" not in message  # Qwen Code has these
+    return "systemPayload" not in record
 
 
 def _session(record: Any) -> str | None:
@@ -59,10 +62,9 @@ FORMAT = Format(
     accepts=accepts,
     expected="a line of Claude Code with a text under 'type'",
     decoder=ClaudeCodeDecoder,
-    encoder=ClaudeCodeEncoder,
+    encoder=RemainsEncoder,
+    skeleton=ClaudeCodeSkeleton,
     conversation=first_named(_session),
-    live=True,
-    reads_on=reads_on,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=member("uuid"),
     parts=("message", "content"),

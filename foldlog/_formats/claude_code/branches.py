@@ -11,8 +11,7 @@ Every line of a group stands for the end of the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
@@ -20,31 +19,6 @@ from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
-
-
-class ShownChain(NamedTuple):
-    """The lines of a log that are shown: the main chain, or the side chain of a log that has nothing else.
-
-    ``names_parents``: whether these lines name the lines that they follow. Where no line does, each follows the line
-    before it.
-    """
-
-    side: bool = False
-    names_parents: bool = False
-
-
-def shown_chain(records: Iterable[Any]) -> ShownChain:
-    """Return the chain of a log that is shown. Cost: one pass over the records."""
-    speaks, names_parents = set[bool](), set[bool]()
-    for record in records:
-        if type(record) is dict:
-            side = is_side(record)
-            if record.get("type") in SAID:
-                speaks.add(side)
-            if type(record.get("uuid")) is str and type(parent_of(record)) is str:
-                names_parents.add(side)
-    side = speaks == {True}
-    return ShownChain(side, side in names_parents)
 
 
 def accepts(record: Any) -> bool:
@@ -99,10 +73,10 @@ class _Group:
 class Switches:
     """The groups of a log, of which one chain is shown. Memory: some words for each line."""
 
-    def __init__(self, chain: ShownChain) -> None:
-        self._side, self._names_parents = chain
-        self._is_whole = True
-        self._begun: _Group | None = None
+    def __init__(self) -> None:
+        self.is_of_side = False
+        """Whether it is the chain of a sub-agent."""
+        self._names_parents = False
         self._groups: dict[str, _Group | None] = {}
         self._responses: dict[str, _Group] = {}
         self._calls: dict[str, frozenset[Any]] = {}
@@ -112,46 +86,8 @@ class Switches:
         self.is_copy = False
         """Whether the last line repeats the calls of an earlier line with its id."""
 
-    def begin(self, version: int, newest_first: Iterable[dict[str, Any]]) -> None:
-        """Begin in the middle of a log, after these lines. Those before its newest line of a branch are unknown."""
-        bookkeeping: list[dict[str, Any]] = []
-        for line in newest_first:
-            if is_of_branch(line) and self._is_ours(line):
-                self.follow(line)
-                break
-            bookkeeping.insert(0, line)
-        self._begun = self._newest = self._newest or _Group(None)
-        self.grow(version)
-        self._is_whole = False
-        for line in bookkeeping:
-            if not self.lacks(line):  # it may follow an earlier line
-                self.follow(line)
-
     def _is_ours(self, record: dict[str, Any]) -> bool:
-        return is_side(record) == self._side and type(record.get("uuid")) is str
-
-    def lacks(self, record: dict[str, Any]) -> bool:
-        """Return whether the line that a line follows may be before the known lines."""
-        parent = parent_of(record)
-        if self._is_whole or parent is PREVIOUS:
-            return False
-        return parent is None or parent not in self._groups
-
-    def complete(self, earlier: Switches) -> None:
-        """Add the groups of the lines before the known ones."""
-        begun, known = self._begun, earlier._newest
-        if begun is not None and known is not None:
-            begun.above = known.above
-        for uuid, group in earlier._groups.items():
-            self._groups.setdefault(uuid, begun if group is known else group)
-        for response, group in earlier._responses.items():
-            self._responses.setdefault(response, begun if group is known and begun is not None else group)
-        self._calls = earlier._calls | self._calls
-        if self._boundary is None and earlier._boundary is not None:
-            self._boundary = begun if earlier._boundary is known else earlier._boundary
-            self._kept = earlier._kept
-        self._names_parents = self._names_parents or earlier._names_parents
-        self._is_whole = True
+        return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: dict[str, Any]) -> int | None:
         """Return the version to return to before the events of the next line, or None if it follows the newest line.

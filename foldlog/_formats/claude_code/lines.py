@@ -20,6 +20,10 @@ from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
+NAME = "claude-code"
+ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
+"""Fields that each line repeats."""
+
 
 def is_boundary(record: dict[str, Any]) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
@@ -138,14 +142,6 @@ class Titles:
         self._rank = 0
         self._lines: set[str] = set()
         self._awaiting: dict[str, str] = {}
-
-    def complete(self, earlier: Titles) -> None:
-        """Add the titles of the lines before the known ones."""
-        self._rank = max(self._rank, earlier._rank)
-        self._lines |= earlier._lines
-        self._awaiting = {leaf: title for leaf, title in earlier._awaiting.items() if leaf not in self._lines} | (
-            self._awaiting
-        )
 
     def of(self, record: dict[str, Any]) -> str | None:
         """Return the title that the next line gives."""

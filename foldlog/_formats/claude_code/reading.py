@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice, takewhile
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, said_in, texts_of
 from foldlog._formats.calls import Recent
-from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of, shown_chain
+from foldlog._formats.claude_code.branches import SAID, Switches, is_side
 from foldlog._formats.claude_code.lines import (
-    TITLES,
+    ENVELOPE,
     Kept,
     Titles,
     cleared_by,
@@ -20,23 +18,19 @@ from foldlog._formats.claude_code.lines import (
     prompt_of,
     words_of,
 )
-from foldlog._formats.claude_code.writing import ENVELOPE, Shown
 from foldlog._formats.format import Options
-from foldlog._formats.past import Past
-from foldlog._formats.record import dicts_in, text_or_none, usage_told
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told, told_by
-from foldlog._formats.repeats import key_of
+from foldlog._formats.record import text_or_none, usage_told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._usage import OF_NO_MODEL
-from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
+from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
+Shown = tuple[str | None, bool]
+"""A member of the View: the id of its line, and whether it is a system prompt, which is sent before all messages."""
 _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
 
-_LINES_OF_A_RESPONSE = 100
-_LAST_LINES = 256
-"""The number of last lines that are searched for the one of a branch before the first one."""
 _NAMED_MAX = 5
 _CLEARED = (
     "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
@@ -46,35 +40,30 @@ _CLEARED = (
 class ClaudeCodeDecoder(FollowingDecoder):
     """Lines of one history to events, of which those of one chain are shown. Of what is shown it knows the line.
 
-    With a ``past`` it begins at any line, and finds out which chain is shown; then the earlier history is read once,
-    when a line follows an unknown line or brings a title.
+    The first line that says something decides which chain that is: the session's, or that of a sub-agent.
     """
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
-        self._is_begun = options.past is None
-        chain = shown_chain(records) if self._is_begun else ShownChain()
-        self._is_whole = self._has_response = self.past is None
-        self._side = chain.side
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._is_begun = False
+        self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
         """The thinking of the last responses since their last actions."""
         self._prompt: Any = None
-        self._switches = Switches(chain)
-        self._boundary: dict[str, Any] | None = None if self.past is not None else {}
-        """The boundary whose summary has not come; None where it may be before the first line."""
+        self._switches = Switches()
+        self._boundary: dict[str, Any] = {}
+        """The boundary whose summary has not come."""
         self._session: Any = None
 
-    def known(self, event: Event, read: RecordEvents | None) -> Shown:
-        origin = event.origin if read is None else read.origin
-        return None if origin is None else text_or_none(origin.id), type(event) is SystemMessage
+    def known(self, event: Event, read: RecordEvents) -> Shown:
+        return text_or_none(read.origin.id), type(event) is SystemMessage
 
     def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
-        kind = record["type"]
-        if not self._is_begun and (kind in SAID or self.past is not None):
-            self._begin(record)
-        if self.past is not None and not self._is_whole and (self._switches.lacks(record) or kind in TITLES):
-            self._read_all(self.past)
+        if not self._is_begun and record["type"] in SAID:
+            self._is_begun = True
+            self._side, self._session = is_side(record), record.get("sessionId")
+            self._switches.is_of_side = self._side
         return super().begun(record, told)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -112,82 +101,15 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
         self._session = session
 
-    def _begin(self, record: dict[str, Any]) -> None:
-        """Find out to which agent the session belongs, at the first line that tells."""
-        self._is_begun = True
-        last = record if self.past is None else _last_shown(self.past) or record
-        self._side, self._session = is_side(last), last.get("sessionId")
-        self._switches = Switches(ShownChain(self._side))
-        if self.past is not None:
-            newest = islice(self.past.newest_records(), _LAST_LINES)
-            self._switches.begin(self.next_id, (self._known_line(line) for line, _ in newest))
-            if next((line for line, _ in self.past.records()), record)["type"] in TITLES:  # it may wait for this line
-                self._read_all(self.past)
-
-    def _known_line(self, line: dict[str, Any]) -> dict[str, Any]:
-        """Return a line before the first one, which may come again."""
-        self.remember(key_of(line), told_by(self.rules, line))
-        return line
-
-    def _read_all(self, past: Past) -> None:
-        """Read the lines before the first one: their parents, and their titles."""
-        switches, titles = Switches(ShownChain(self._side)), Titles()
-        for record, events in past.records():
-            switches.follow(self._known_line(record))
-            switches.grow(events[-1].id + 1)
-            titles.of(record)
-        self._switches.complete(switches)
-        self._titles.complete(titles)
-        self._is_whole = True
-
-    def _earlier_boundary(self) -> dict[str, Any]:
-        """Return the last boundary before the first line, if no summary and no switch came after it."""
-        past = self.past
-        lines = () if past is None else past.newest_records()
-        found = next((each for each in lines if is_boundary(each[0]) and is_side(each[0]) == self._side), None)
-        if past is None or found is None:
-            return {}
-        line, events = found
-        later = takewhile(lambda each: each.id > events[0].id, past.newest_first())
-        is_over = any(type(each) in (CondensationAction, Retraction) and each.origin is not None for each in later)
-        return {} if is_over else line
-
-    def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
-        """Read the lines before the first one, where the first response may have begun there."""
-        thinking: list[dict[str, Any]] = []
-        past, self._has_response = None if self._has_response else self.past, True
-        records = () if past is None else islice(past.newest_records(), _LINES_OF_A_RESPONSE)
-        for record, _ in records:
-            if record.get("type") != "assistant":
-                continue
-            message = record.get("message")
-            if type(message) is not dict or message.get("id") != response_id:
-                break
-            blocks = dicts_in(message.get("content"))
-            thinks = any(kind_of(block) in THINKING for block in blocks)
-            for block in reversed(blocks):
-                if kind_of(block) == "tool_use" or (thinks and part_of(block) is not None):
-                    return tuple(reversed(thinking))
-                if kind_of(block) in THINKING:
-                    thinking.append(block)
-        return tuple(reversed(thinking))
-
     def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Read further context of the model: words in a message, or a new system prompt."""
         words, prompt = words_of(record), prompt_of(record)
         if not is_blank(words):
             read.add(Message, content=words, source="environment")
         elif prompt is not None:
-            before = self._prompt or self._earlier_prompt()
-            self._prompt = prompt
+            before, self._prompt = self._prompt, prompt
             text, tools = prompt
             read.add(SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before)  # may be repeated
-
-    def _earlier_prompt(self) -> Any:
-        """Return the system prompt and the tools before the first line."""
-        view = () if self.past is None else self.past.view()
-        prompts = [event for event in view if isinstance(event, SystemMessage)]
-        return (prompts[-1].content, prompts[-1].tools) if prompts else None
 
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
         """Read the text or the blocks of a message: a text before a call is the call's thought."""
@@ -225,8 +147,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         response, line = message.get("id"), read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
         if read.response is not None:
-            known = self._thinking.get(read.response)
-            read.thinking = [*(self._earlier_thinking(read.response) if known is None else known)]
+            read.thinking = [*self._thinking.get(read.response, ())]
 
     def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Keep the title of the session and the usage of the response, and with the first event the call that started
@@ -240,7 +161,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
         """Forget all present events except those that the boundary keeps. A summary without text is a message."""
-        boundary, self._boundary = self._earlier_boundary() if self._boundary is None else self._boundary, {}
+        boundary, self._boundary = self._boundary, {}
         kept = Kept.by(boundary)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
         shown = [each for _, each in self.shown.all()]
@@ -248,19 +169,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
         offset = None if comes_last else [*are_prompts, False].index(False)
         read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
-
-
-def reads_on(past: Past) -> bool:
-    """Return whether later lines change nothing of the earlier ones: a main chain is shown, whose lines have parents.
-    Cost: the last lines.
-    """
-    last = _last_shown(past)
-    return last is not None and not is_side(last) and type(parent_of(last)) is str
-
-
-def _last_shown(past: Past) -> dict[str, Any] | None:
-    shown = (one for one, events in past.newest_records() if any(event.shown for event in events))
-    return next((one for one in shown if one.get("type") in SAID), None)
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:

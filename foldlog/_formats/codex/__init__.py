@@ -17,7 +17,8 @@ The records, and the events that they become:
         thread_rolled_back           CondensationAction: the last turns are forgotten
     every other type             Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` is lines, their contents and failures.
+``reading.py`` makes the events, ``lines.py`` is lines, their contents and failures.
+``skeleton.py`` reads what lists and figures need.
 
 Records do not tell which calls are of one response: calls are, up to a result or the words of others, since Codex
 writes the results of a response after all of its calls. An observation is for the newest open call with its id.
@@ -25,14 +26,15 @@ writes the results of a response after all of its calls. An observation is for t
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any
 
-from foldlog._formats.codex.lines import ENVELOPES, base_of, is_session, line_of, place_of
+from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog._formats.codex.reading import CodexDecoder
-from foldlog._formats.codex.writing import NAME, CodexEncoder
+from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import text_or_none, within
+
+NAME = "codex"
 
 
 def _matches(record: Any) -> bool:
@@ -66,14 +68,10 @@ FORMAT = Format(
     accepts=_accepts,
     expected="a record of Codex with a text under 'type'",
     decoder=CodexDecoder,
-    encoder=CodexEncoder,
+    skeleton=CodexSkeleton,
     conversation=first_named(_session),
     looks_like="openai-responses",
-    live=True,
-    joins=lambda records: accumulate(map(place_of, records), max),
-    base=base_of,
     source_id=_source_id,
-    reads_on=lambda past: True,
     says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",

@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._formats.format import Earlier
 from foldlog._formats.record import dicts_in, strings_in, text_or_empty, text_or_none, within
 from foldlog._formats.told import input_at, parts_as
 from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
 """Types of lines with a payload."""
+
+
+CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
+"""Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
 
 
 class Line(NamedTuple):
@@ -74,17 +77,6 @@ def base_end(session: Any) -> int | None:
     """Return the number of the record before which a thread goes on in another rollout: this is the line of that."""
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
-
-
-def base_of(record: Any) -> Earlier | None:
-    """Return what a rollout goes on from: its own thread, or the one that it forks."""
-    session = within(record, "payload") if within(record, "type") == "session_meta" else None
-    if (end := base_end(session)) is None:
-        return None
-    time, thread = place_of(record)[0], within(session, "history_base", "thread_id")  # that of a rollout
-    is_fork = within(session, "forked_from_ordinal_exclusive") == end
-    history = within(session, "forked_from_id") if is_fork else thread
-    return Earlier(str(history), lambda other: ordinal_of(other) == end - 1 and place_of(other)[0] <= time)
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import (
+    CONTEXT,
     Line,
     base_end,
     has_failed,
@@ -55,8 +54,6 @@ _SECRET = "encrypted_content"
 _SAID_MAX = 20
 """The number of the last texts that are searched for instructions."""
 
-_CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
-"""Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
 _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this session is not found"
 )
@@ -78,12 +75,12 @@ class _Known(NamedTuple):
 class CodexDecoder(FollowingDecoder):
     """Records of one history to events, one record after the other."""
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._numbered: list[tuple[int, int]] = []
         """The numbers of the records that have one, and the versions after them."""
 
-    def known(self, event: Event, read: RecordEvents | None) -> _Known:
+    def known(self, event: Event, read: RecordEvents) -> _Known:
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
@@ -97,7 +94,7 @@ class CodexDecoder(FollowingDecoder):
         """
         line, payload = line_of(record) or Line("", None)
         read.response, own = None, read.timestamp
-        if read.version == 0 and self.past is None and line != "session_meta":
+        if read.version == 0 and line != "session_meta":
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             self._compact(read, payload)
@@ -117,9 +114,7 @@ class CodexDecoder(FollowingDecoder):
 
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
         """Take back what came after the last record with a number below ``end``: the newest one of such a number."""
-        past = () if self.past is None else self.past.newest_records()
-        earlier = ((ordinal_of(record), events[-1].id + 1) for record, events in past)
-        records = chain(reversed(self._numbered), earlier)
+        records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
         if last != end - 1:
@@ -211,7 +206,7 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     elif output is not None:
         payload = {**payload, "output": unmarked(output)}
     event = READER.item(payload)
-    if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
+    if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(CONTEXT.match, texts)):
         event = replace(event, source=event.source if event.source == "agent" else "environment")
     if isinstance(event, Observation):
         event = replace(event, is_error=has_failed(output), extras=extras)

@@ -15,9 +15,6 @@ from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import ImportFinding, RecordReader
 from foldlog.eventstore import Event, EventStoreError
 
-HELD_BYTES_MAX = 4 * 2**20
-"""A history up to this size is kept in memory once it is read; a longer one is read again for each pass over it."""
-
 
 class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
@@ -25,7 +22,7 @@ class Found(NamedTuple):
     ``leaf`` is the id of the record in which the active branch ends, if the container names it. ``usage`` is what it
     tells of calls of models: see ``Format.beside``. ``grown``: a store has the conversation ``name`` at this version,
     and these are the events that the file has beyond. ``others`` are files that were read beside those at ``path``,
-    with ``findings``.
+    with ``findings``. ``title``: see ``Contained``.
     """
 
     name: Name
@@ -37,6 +34,7 @@ class Found(NamedTuple):
     grown: tuple[int, list[Event]] | None = None
     others: Sequence[Path] = ()
     findings: Sequence[ImportFinding] = ()
+    title: str = ""
 
 
 class LeftOut(NamedTuple):

@@ -14,25 +14,26 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from foldlog._compressed import ZSTD
-from foldlog._formats.files.containers import container_at, history_in, history_of
+from foldlog._formats.files.documents import DocumentRecords, array_in, document_in, document_of, elements, text_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, on_lines, record_in, rows_in
-from foldlog._formats.files.scanner import Broken, Scanner
+from foldlog._formats.files.readers import JsonLines, Placed, object_in, on_lines, record_in, rows_in
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
-from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
+from foldlog._formats.json_text import TOO_LONG, UnreadableJson
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
-from foldlog._formats.record import ImportFinding, Located, RecordReader, refused, text_or_none
+from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused, text_or_none
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
-_NOTHING = "holds no event of a format that is known here"
+CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
+"""The keys under which an object may hold the records of a history."""
+
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
@@ -90,21 +91,20 @@ def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"")
         return None
     names = Names(root, path, folder=path.is_dir())
     return (
-        Found(names.of({}, number=str(number), conversation=name), format, path, records, others=others)
-        for number, (name, records, others) in enumerate(chain(passed, held))
+        Found(
+            names.of({}, number=str(number), conversation=one.name),
+            format,
+            path,
+            one.records,
+            others=one.others,
+            title=one.title,
+        )
+        for number, one in enumerate(chain(passed, held))
     )
 
 
 def _beginning(path: Path) -> bytes:
     return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8) if path.is_file() else b""
-
-
-def told_by(paths: Iterable[str]) -> Iterator[ImportFinding]:
-    """Yield what these files are, where their first bytes tell that each is a database, or of a known program."""
-    for path in map(Path, paths):
-        is_closed = open_database(path) is not None or not os.access(path, os.R_OK)
-        if not is_closed and (why := _told_by(path, _beginning(path))):
-            yield ImportFinding(str(path), why)
 
 
 def _told_by(path: Path, begin: bytes) -> str:
@@ -213,52 +213,55 @@ class _File:
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
         if begin.startswith(ZSTD):
-            packed = JsonLines(self._path, is_packed=True)
-            return self._in_rows(packed, packed, are_lines=True)
+            return self._in_rows(JsonLines(self._path, is_packed=True))
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if why := _told_by(self._path, begin):
             raise NotAHistory(self._path, why)
-        lines = JsonLines(self._path)
-        return self._in_rows(lines, lines, are_lines=True) if self._is_lines(begin) else self._in_document()
+        return self._in_rows(JsonLines(self._path)) if self._is_lines(begin) else self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
         """Return whether the file is JSON Lines: by what it holds; by its name, if that may be either."""
         is_named = self._path.suffix in _LINES_SUFFIXES
         return (is_named and _DOCUMENT.match(begin) is None) or on_lines(self._path, 1 if is_named else 2)
 
-    def _in_rows(self, rows: RecordReader, placed: RecordReader, *, are_lines: bool) -> Iterator[Found | ImportFinding]:
-        """Yield the history whose records these rows are, or that in each row: ``placed`` have their offsets too."""
-        first = list(islice((row for row in placed if row.problem in (None, TOO_LONG)), LOOK_AT))
+    def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
+        """Yield the history whose records these lines are, or that in each line."""
+        first = list(islice((row for row in lines if row.problem in (None, TOO_LONG)), LOOK_AT))
         if (format := self._recognize.format_of(it.value for it in first if it.problem is None)) is not None:
-            yield from self._of_records(rows, format)
+            yield from self._of_records(lines, format)
         elif any(map(self._holds_history, first)):
-            yield from (self._history_in(row, row.line if are_lines else place) for place, row in enumerate(placed))
-        elif self._path.stat().st_size == 0 if are_lines else next(iter(rows), None) is None:
-            raise NotAHistory(self._path, _EMPTY, repeats=not are_lines)
+            yield from (self._history_in(row, row.line) for row in lines)
+        elif self._path.stat().st_size == 0:
+            raise NotAHistory(self._path, _EMPTY)
         else:
-            problem = next((f"line {it.line}: {it.problem}" for it in rows if it.problem is not None), "")
-            raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
+            problem = next((f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), "")
+            raise NotAHistory(self._path, problem or self._recognize.nothing, foreign=not problem)
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
-        first = self._first_character()
-        if first == "[":
-            yield from self._in_rows(Array(self._path), Placed(0, self._elements), are_lines=False)
-        elif first == "{":
-            yield self._in_object()
+        begin = next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"").removeprefix(BOM_UTF8).lstrip()
+        if begin.startswith(b"["):
+            yield from self._in_array()
+        elif begin.startswith(b"{"):
+            yield self._in_object(object_in(self._path))
         else:
-            raise NotAHistory(self._path, _NOT_JSON if first else _EMPTY)
+            raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
-    def _first_character(self) -> str:
-        with self._path.open("rb") as file:
-            try:
-                return Scanner(file).peek()
-            except Broken as error:
-                raise NotAHistory(self._path, f"is {error}") from error
-
-    def _elements(self) -> Iterator[Located]:
-        with self._path.open("rb") as file:
-            yield from elements(Scanner(file), offsets=True)
+    def _in_array(self) -> Iterator[Found | ImportFinding]:
+        """Yield the history whose records the elements of an array are, or that in each element."""
+        try:
+            text, rows = array_in(self._path)
+        except UnreadableJson as error:
+            raise NotAHistory(self._path, str(error)) from error
+        first = rows[:LOOK_AT]
+        if (format := self._recognize.format_of(row.value for row in first)) is not None:
+            yield from self._of_records(DocumentRecords(text, rows), format)
+        elif any(map(self._holds_history, first)):
+            yield from (self._history_in(row, place) for place, row in enumerate(rows))
+        else:
+            raise NotAHistory(
+                self._path, self._recognize.nothing if rows else _EMPTY, repeats=not rows, foreign=bool(rows)
+            )
 
     def _of_records(self, reader: RecordReader, recognized: Format | Lookalike | None) -> Iterator[Found]:
         format = supported(self._path, recognized)
@@ -266,37 +269,77 @@ class _File:
             name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
             yield Found(name, format, self._path, reader)
 
-    def _in_object(self) -> Found:
-        size = self._path.stat().st_size
-        container = container_at(self._path, 0, 1)
-        if (other := lookalike_of_document(container.keys)) is not None:
-            raise NotAHistory(self._path, what_it_is(other))
-        history = history_of(self._path, container, 0, 1, "", self._names, self._recognize)
-        if history is not None:
-            return history
-        if container.problem is not None:
-            raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
-        try:
-            value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
-        except UnreadableJson as error:
-            raise NotAHistory(self._path, str(error)) from error
-        for history in self._of_records(held_in(self._path, 1, [value]), self._recognize.format_of((value,))):
-            return history
-        if container.arrays and not any(container.arrays.values()):
+    def _in_object(self, document: Located) -> Found:
+        value = document.value
+        if (found := self._container(document, "", self._names)) is not None:
+            return found
+        whole = DocumentRecords(text_of(document.text), [document])
+        for one in self._of_records(whole, self._recognize.format_of((value,))):
+            return one
+        held = [value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list]
+        if held and not any(held):
             raise NotAHistory(self._path, _EMPTY, repeats=True)
-        raise NotAHistory(self._path, _NOTHING, foreign=True)
+        raise NotAHistory(self._path, self._recognize.nothing, foreign=True)
 
-    def _holds_history(self, located: Located) -> bool:
-        """Return whether one element of the file is an object with a history, even if that history cannot be
-        imported.
+    def _container(self, holder: Located, number: str, names: Names) -> Found | None:
+        """Return the history in an object that also holds other things: an answer, metrics, a task, a patch. None where
+        it holds none. Raises ``NotAHistory`` for one that cannot be imported.
         """
+        value = holder.value
+        if (other := lookalike_of_document(value)) is not None:
+            raise NotAHistory(self._path, what_it_is(other))
+        for key in CONTAINER_KEYS:
+            records = value.get(key)
+            if type(records) is not list:
+                continue
+            format = supported(self._path, self._recognize.format_of(records))
+            if format is None:
+                continue
+            answer, usage = format.beside(value, records)
+            name = names.of(value, number=number, conversation=format.conversation([*answer, *records]))
+            return Found(name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage)
+        return None
+
+    def _holds_history(self, row: Located) -> bool:
+        """Return whether one row of the file is an object with a history, even if that history cannot be imported."""
         try:
-            return type(history_in(self._path, located, "", Names(self._path, self._path), self._recognize)) is Found
+            return type(self._in_row(row, 0, Names(self._path, self._path))) is Found
         except NotAHistory:
             return True
 
-    def _history_in(self, located: Located, number: int) -> Found | ImportFinding:
+    def _history_in(self, row: Located, number: int) -> Found | ImportFinding:
         try:
-            return history_in(self._path, located, str(number), self._names, self._recognize)
+            return self._in_row(row, number, self._names)
         except NotAHistory as error:
-            return ImportFinding(f"{self._path}:{located.line}", error.why)
+            return ImportFinding(row.place, error.why)
+
+    def _in_row(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
+        """Return the history in one line, or in one element of an array."""
+        if row.problem == TOO_LONG:  # for a record, not for a history
+            row = self._whole_line(row)
+        if row.problem is not None:
+            return ImportFinding(row.place, row.problem)
+        if type(row.value) is list:
+            return self._in_list(row, number, names)
+        if type(row.value) is not dict:
+            problem = f"expected an object that holds a history, found {described(row.value)}"
+            return ImportFinding(row.place, problem)
+        return self._container(row, str(number), names) or ImportFinding(row.place, "no history in it")
+
+    def _in_list(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
+        """Return the history in an array of records in one row."""
+        format = supported(self._path, self._recognize.format_of(row.value))
+        if format is None:
+            return ImportFinding(row.place, "no history in it")
+        text = text_of(row.text)
+        name = names.of({}, number=str(number), conversation=format.conversation(row.value))
+        return Found(name, format, self._path, DocumentRecords(text, list(elements(text, row.place))))
+
+    def _whole_line(self, row: Located) -> Located:
+        """Return a line that is longer than a record may be."""
+        with self._path.open("rb") as file:
+            file.seek(row.offset)
+            try:
+                return document_in(file.readline(), row.source, row.line)
+            except UnreadableJson as error:
+                return row._replace(problem=str(error))

@@ -17,8 +17,7 @@ The records, and the events that they become:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` and ``writing.py`` are the two directions, and ``memory.py`` has the words that V0's agent sent to its
-model.
+``reading.py`` makes the events, and ``memory.py`` has the words that V0's agent sent to its model.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action before it.
@@ -30,8 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._formats.format import Beside, Format
-from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder, members_of
-from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
+from foldlog._formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
 from foldlog._formats.record import dict_or_empty, usage_told, within
 
 _NAMES = frozenset(
@@ -85,8 +83,6 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=OpenHandsV0Decoder,
     expected="an event object",
-    encoder=OpenHandsV0Encoder,
     beside=_beside,
-    live=True,
     source_id=lambda record: within(next(iter(members_of(record)), None), "id"),
 )

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.past import Past
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
-from foldlog.eventstore import Content, Forgotten, Observation
+from foldlog._formats.record import dict_or_empty, text_or_empty
+from foldlog.eventstore import Content, Forgotten
 
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "
@@ -27,7 +26,7 @@ _FACTS = (
     ("repo_name", "Repository"),
     ("repo_directory", "Cloned to"),
     ("repo_branch", "Branch"),
-    ("working_dir", "LeaseBlock directory"),
+    ("working_dir", "Working directory"),
     ("date", "Date"),
 )
 _INSTRUCTIONS = (
@@ -115,20 +114,9 @@ def ending_of(metadata: dict[str, Any]) -> str:
 class Recollection:
     """The knowledge that was recalled in one history. Each piece is told once, and again after it is forgotten."""
 
-    def __init__(self, past: Past | None = None) -> None:
-        self._past = past
-        self._later: dict[str, Any] = {}
-
-    @property
-    def _told(self) -> dict[str, Any]:
-        """The ids of the records that told each piece, those before the first record by the View there."""
-        past, self._past = self._past, None
-        for event in () if past is None else past.view():
-            pieces = event.extras.get("microagent_knowledge") if isinstance(event, Observation) else None
-            for piece in dicts_in(pieces):
-                if "content" in piece and piece["content"] is None and event.origin is not None:
-                    self._later[str(piece.get("name"))] = event.origin.id
-        return self._later
+    def __init__(self) -> None:
+        self._told: dict[str, Any] = {}
+        """The ids of the records that told each piece."""
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
         """Return the text of one observation, and ``extras`` without the long texts in it."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
-from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
-from foldlog._formats.packing import events_of, unpack
 from foldlog._formats.record import (
     NotAnEvent,
     dict_or_empty,
@@ -37,8 +34,12 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 
+NAME = "openhands-v0"
+
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment"}
-_BOOKKEEPING = OBSERVED_BOOKKEEPING | {"change_agent_state"}
+_OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
+"""Observations that are bookkeeping in a stream."""
+_BOOKKEEPING = _OBSERVED_BOOKKEEPING | {"change_agent_state"}
 _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself, which no model requested."""
@@ -64,16 +65,13 @@ class OpenHandsV0Decoder(FollowingDecoder):
     keeps_shown = False
     repeat = "events"
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
-        whole = options.past is None and not options.as_history
-        self._outside = _outside_history(records) if whole else set[int]()
-        """The numbers of the records that are outside the agent's history."""
-        self._open: int | None = None
-        """The number of delegations without a result, where records come one by one."""
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._open = 0
+        """The number of delegations without a result."""
         self._event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
         self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
-        self._recollection = Recollection(self.past)
+        self._recollection = Recollection()
         self._last_action: int | None = None
         self._record_number = -1
 
@@ -108,19 +106,14 @@ class OpenHandsV0Decoder(FollowingDecoder):
         self._last_action = event.id if is_action else None
 
     def skip_to(self, next_id: int) -> None:
+        if next_id != self.next_id:
+            self._last_action = None  # an observation answers the action right before it
         super().skip_to(next_id)
-        self._last_action = None
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether the next record is a delegate's: it is in its parent's stream, but not in its history. Of a
-        whole stream, only the records between a delegation and its result are known to be a delegate's. Where records
-        come one by one, all records after a delegation are, until its result comes.
+        """Return whether the next record is a delegate's: it is in its parent's stream, but not in its history. All
+        records after a delegation are, until its result comes.
         """
-        if self.options.past is None:
-            return self._record_number in self._outside
-        if self._open is None:
-            calls = () if self.past is None else self.past.view().open_calls
-            self._open = sum(_delegations(unpack([call])) for call in calls if events_of(call) == 1)
         for member in members_of(record):
             if type(member.get("action")) is not str:
                 self._open -= member.get("observation") == "delegate" and self._open > 0
@@ -132,23 +125,10 @@ class OpenHandsV0Decoder(FollowingDecoder):
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
             known = self._event_ids.get(cause)
-            return self._earlier(cause) if known is None else known
+            return known
         if is_action or "cause" in record or "id" in record:
             return None
-        if self.past is not None and read.version == self.options.first_id:
-            newest = next(self.past.newest_first(), None)
-            return newest.id if isinstance(newest, Action) and newest.origin is not None else None
         return self._last_action
-
-    def _earlier(self, source_id: int | str) -> int | None:
-        """Return the event with this id of the source before the first record."""
-        for event in () if self.past is None else islice(self.past.newest_first(), _CAUSES_MAX):
-            origin = event.origin
-            if origin is not None and origin.format == NAME and origin.id == source_id:
-                if isinstance(event, Action) and event.source != "agent":
-                    self._by_user[event.id] = True
-                return event.id
-        return None
 
     def _action(self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Any:
         name, args = record["action"], _payload(record, "args", _ENVELOPE)
@@ -178,7 +158,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         name, extras = record["observation"], _payload(record, "extras", _OBSERVED)
         is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True
         fields["shown"] = self.options.as_history or not is_hidden
-        if name in OBSERVED_BOOKKEEPING and not self.options.as_history:
+        if name in _OBSERVED_BOOKKEEPING and not self.options.as_history:
             return read.add(Annotation, **_kept("observation", record), **fields)
         content = text_or_empty(record.get("content"))
         if name == "condense":
@@ -299,25 +279,6 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
 def members_of(record: Any) -> Sequence[Any]:
     """Return the objects of a record: the oldest files have an action and its observation in an array."""
     return record if type(record) is list else (record,)
-
-
-def _outside_history(records: Iterable[Any]) -> set[int]:
-    """Return the numbers of the records of a delegate in its parent's stream.
-
-    They are strictly between a ``delegate`` action and its ``delegate`` observation, the innermost first; a delegation
-    without an observation has none. Cost: one pass over the records.
-    """
-    open_at: list[int] = []
-    outside: set[int] = set()
-    for number, record in enumerate(records):
-        for member in members_of(record):
-            if type(member) is not dict:
-                continue
-            if member.get("action") == "delegate":
-                open_at.append(number)
-            elif type(member.get("action")) is not str and member.get("observation") == "delegate" and open_at:
-                outside.update(range(open_at.pop() + 1, number))
-    return outside
 
 
 def _delegations(record: Any) -> int:

@@ -15,9 +15,9 @@ The records, and the events that they become:
 ``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
 result. ``event_files.py`` is a growing conversation as the files of OpenHands.
 
-Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
-end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and
-``event_files.py`` makes the retractions.
+Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch. So the View is
+the branch of the newest step, also where the head of the conversation was moved back to an older one. Where records
+come one by one, all of them are on the active branch, and ``event_files.py`` makes the retractions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,13 @@ FORMAT = Format(
     expected="an event with a text under 'kind'",
     decoder=OpenHandsV1Decoder,
     encoder=OpenHandsV1Encoder,
+    lacks=frozenset(
+        (
+            *("detail of an image", "block of thinking of a message", "item of reasoning", "count of tokens"),
+            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
+            *("part of a failed result", "part of a system prompt"),
+        )
+    ),
     beside=_beside,
-    live=True,
     source_id=member("id"),
 )

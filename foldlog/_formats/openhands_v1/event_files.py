@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldlog._formats.json_text import parse
-from foldlog._formats.live import Encoder
+from foldlog._formats.encoding import Encoder
+from foldlog._formats.json_text import json_text, parse
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
-from foldlog._formats.packing import events_of, json_text, parts_of, place_of
+from foldlog._formats.places import is_step_aside, place_of
 from foldlog._formats.record import dicts_in, usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import (
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TOGETHER = 500
 """The number of events that are copied in one transaction."""
+_ASIDE = 2
+"""The number of events that a step to another branch is at most: what declines a request, and the retraction."""
 _ROOT = "__root__"
 """The parent that the SDK gives to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
@@ -88,13 +90,18 @@ class EventFiles:
             return None
         (event,) = self._history.events(event_id, event_id + 1)
         first = event_id - place_of(event)
+        stored = self._history._stored_records()
         (begin,) = self._history.events(first, first + 1)
-        encoder = Encoder(NAME)
+        for before in self._history.events(max(first - _ASIDE, 0), first, reverse=True):
+            if stored.count(begin) or not is_step_aside(before):
+                break
+            begin, first = before, before.id  # the record begins with a step to another branch
+        encoder = Encoder(NAME, stored=stored)
         for cause in () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1):
             encoder.records(cause)  # what stays of a redacted result names its call
-        events = self._history.events(first, first + (parts_of(begin) or 1))
+        events = self._history.events(first, first + (stored.count(begin) or 1))
         record = next(record for each in events for record in encoder.records(each))
-        head = None if events_of(begin) else self._head_at(first)
+        head = None if stored.count(begin) and begin.redacted is None else self._head_at(first)
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:

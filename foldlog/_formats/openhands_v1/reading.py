@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from foldlog._formats.calls import Recent
@@ -28,7 +27,6 @@ from foldlog.eventstore import (
     Retraction,
     Source,
     SystemMessage,
-    summary_of,
 )
 
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
@@ -78,33 +76,28 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     A log is a tree: ``parent_id`` names the event before each one; in old logs it is the one in the line before. A step
     that does not follow the newest step is on another branch. Its events come after a retraction to the version at
-    which the step that it follows was the newest. ``Options.leaf`` is the step in which the active branch ends. With a
-    ``past`` all records are on the active branch.
+    which the step that it follows was the newest. So the View is the branch that ends in the newest step.
     """
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
-        self._left = 0 if options.leaf is None or options.past is not None else sum(map(accepts, records))
-        """The number of records up to the last one, after which the branch of the leaf is shown."""
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._places: dict[str, _Place | None] = {}
         self._newest: _Place | None = None
         self._previous: _Place | None = None
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
-        self._requested: bool | None = None if self.past is not None else False
-        """Whether a condensation is requested; None before the View was asked."""
-        self._last: Any = None if self.past is None else ...
-        """The last event that is shown or changes what is; ``...`` before the past was asked."""
+        self._requested = False
+        """Whether a condensation is requested."""
+        self._last: Any = None
+        """The last event that is shown or changes what is."""
 
     def follow(self, event: Event) -> None:
         super().follow(event)
         if event.shown or event.structural:
             self._last = event
 
-    def known(self, event: Event, read: RecordEvents | None) -> ShownEvent:
+    def known(self, event: Event, read: RecordEvents) -> ShownEvent:
         """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
-        source_id = (event.origin and event.origin.id) if read is None else read.origin.id
-        if read is None and event.id < 0 and self.past is not None:
-            source_id = self.past.source_id(summary_of(event.id))
+        source_id = read.origin.id
         call_id = event.call_id if isinstance(event, Action | Observation) else None
         if type(source_id) is not str:
             source_id = None
@@ -115,8 +108,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, own, parent = record["kind"], (read.origin, read.timestamp), record.get("parent_id")
         above = self._places.get(parent) if type(parent) is str else self._previous
-        is_step, is_followed = kind not in _NOT_A_STEP, self.options.past is None
-        if is_followed and is_step and self._newest is not None:
+        is_step = kind not in _NOT_A_STEP
+        if is_step and self._newest is not None:
             self._go_to(read, above)
         if kind == PROMPT_UPDATE:
             self._replace_prompt(read)
@@ -128,16 +121,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
             self._requested = isinstance(event, CondensationRequest)
-        if is_followed:
-            self._previous = _Place(read.version, bool(self._requested)) if is_step else above
-            self._newest = self._previous if is_step else self._newest
-            if type(record.get("id")) is str:
-                self._places[record["id"]] = self._previous
-
-    def ended(self, read: RecordEvents) -> None:
-        self._left -= 1
-        if not self._left:
-            self._go_to(read, self._places.get(self.options.leaf or "", self._newest))
+        self._previous = _Place(read.version, self._requested) if is_step else above
+        self._newest = self._previous if is_step else self._newest
+        if type(record.get("id")) is str:
+            self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
         """Add the retraction to a place, if it is on another branch, and decline an open request on the branch that is
@@ -158,8 +145,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
         """Add the event that forgets the system prompt before an update: a model is shown only the last one. Add none
         while a request is open: a condensation would fulfil it.
         """
-        if self._requested is None and self.past is not None:
-            self._requested = self.past.view().unhandled_condensation_request
         prompt = next((event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None)
         if prompt is not None and not self._requested:
             read.begin(Origin(format=NAME), None)
@@ -200,9 +185,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of an action without the words that its reply said in the message directly before it."""
-        if self._last is ...:
-            assert self.past is not None
-            self._last = next((each for each in self.past.newest_first() if each.shown or each.structural), None)
         reply = action["call_id"]
         if not isinstance(self._last, Message) or reply is None or self._last.meta.get("reply") != reply:
             return action

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.openhands_v0.writing import OpenHandsEncoder
+from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import joined_text
-from foldlog._formats.told import call_id_of, stamp_of
+from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -34,11 +35,27 @@ SUMMARY = "-summary"
 """The ending of the id of a condensation's summary, after the condensation's id."""
 
 
-class OpenHandsV1Encoder(OpenHandsEncoder):
-    def own_id(self, event: Event) -> str:
-        return f"{event.id:08x}-0000-4000-8000-000000000000"
+class OpenHandsV1Encoder(RecordEncoder):
+    """Events of one history to records, one for each, which get ids of their own."""
 
-    def written(self, event: Event, source_id: Any) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self.source_ids: dict[int, Any] = {}
+        """The ids of the records, by those of the events."""
+
+    def records(self, event: Event) -> list[Any] | None:
+        if isinstance(event, OF_THE_STORE):
+            return None
+        source_id = id_of_source(event)
+        if source_id is None:
+            source_id = f"{event.id:08x}-0000-4000-8000-000000000000"
+        self.source_ids[event.id] = source_id
+        return [self._record(event, source_id)]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        for event in events:
+            self.source_ids[event.id] = id_of_source(event)
+
+    def _record(self, event: Event, source_id: Any) -> dict[str, Any]:
         record: dict[str, Any] = {"source": event.source, "id": source_id, **stamp_of(event)}
         match event:
             case Action():

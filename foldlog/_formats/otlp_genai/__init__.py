@@ -14,7 +14,7 @@ which spans are a history, where their messages are, and what of them is read. T
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import takewhile
 from operator import eq
@@ -22,11 +22,10 @@ from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.format import Format, Options
-from foldlog._formats.json_text import parsed
+from foldlog._formats.json_text import json_of, parsed
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, message_of, span_of
-from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
@@ -56,20 +55,19 @@ class _Decoder(FollowingDecoder):
 
     keeps_shown = False
 
-    def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(records, options)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._traces: dict[str, Trace] = {}
-        for span in map(TracedSpan, records):
-            usage = _told(span.attributes).keys() & {"usage", "cost"}
-            tells = {"messages": span.messages(), "usage": usage}
-            self._traces.setdefault(span.trace, Trace(span.trace)).add(span, [kind for kind in tells if tells[kind]])
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span, began = TracedSpan(record), read.timestamp
         found, usage = span.messages(), _told(span.attributes)
-        below = self._traces[span.trace].told_below(span) if span.is_agent else ()
+        tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
+        trace = self._traces.setdefault(span.trace, Trace(span.trace))
+        trace.add(span, [kind for kind in tells if tells[kind]])
+        below = trace.told_below(span) if span.is_agent else ()
         found = {} if "messages" in below else found
         told = [*found.get("system", ()), *found.get("input", ())]
         same = sum(takewhile(bool, map(eq, map(_gist, told), (gist for gist, _ in self._said))))
@@ -228,9 +226,14 @@ FORMAT = Format(
     time=lambda record: (time_at(TracedSpan(record).began / 1e9), None),
     decoder=_Decoder,
     encoder=_Encoder,
+    lacks=frozenset(
+        (
+            *("error mark", "block of thinking of a message", "block of thinking of a call", "count of tokens"),
+            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
+        )
+    ),
     files=SpanFiles(),
-    rewritten=True,
-    joins=lambda records: [TracedSpan(record).place for record in records],
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
+    repeats=True,
 )

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foldlog._formats.json_text import parsed
-from foldlog._formats.packing import json_of
+from foldlog._formats.json_text import json_of, parsed
 from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty
 from foldlog._usage import count_of
 

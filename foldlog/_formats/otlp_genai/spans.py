@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_i
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parsed
 from foldlog._formats.otlp_genai.exports import is_export, requests_in
-from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, has, refused, text_or_empty
+from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refused, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -55,11 +55,13 @@ class TracedSpan:
     """The span of a record.
 
     ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when it began, and for
-    an agent's when it ended, after those below it. ``is_ours``: whether it has attributes of models.
+    an agent's when it ended, after those below it. ``is_ours``: whether it has attributes of models. ``text``: the line
+    that is the record, if there is one.
     """
 
-    def __init__(self, record: Any) -> None:
-        self.record, self.told = record, span_of(record) or {}
+    def __init__(self, record: Any, text: bytes = b"") -> None:
+        self.record, self.text = record, text
+        self.told = span_of(record) or {}
         ids = ("traceId", "spanId", "parentSpanId")
         self.trace, self.id, self.parent = (text_or_empty(self.told.get(key)) for key in ids)
         self.began, self.ended = (_nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end"))
@@ -187,7 +189,7 @@ class SpanFiles(FileReader):
         traces: dict[str, Trace] = {}
         problems: list[Located] = []
         for row in _requests(path):
-            span = TracedSpan(row.value)
+            span = TracedSpan(row.value, row.text)
             if not span.told:
                 problems.append(row)
                 continue
@@ -201,15 +203,35 @@ class SpanFiles(FileReader):
             problem = next((f"{each.place}: {each.problem}" for each in problems if each.problem), _SILENT)
             raise NotAHistory(path, problem)
         for name, spans in told.items():
-            ordered = sorted(spans, key=lambda each: each.place)
-            rows = [at(f"{path}, span {each.id}", each.record) for each in ordered]
+            ordered = _in_order_of_time(spans, traces)
+            rows = [Located(0, 0, each.record, None, f"{path}, span {each.id}", each.text) for each in ordered]
             yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
+
+
+def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
+    """Return spans in the order of their places, an agent's after all that are below it, also if these came later."""
+    places = {(span.trace, span.id): span.place for span in spans}
+    depths = dict[tuple[str, str], int]()
+    for span in spans:
+        _, *above = traces[span.trace].upwards(span.id)
+        depths[span.trace, span.id] = len(above)
+        for name in above:
+            known = places.get((span.trace, name))
+            if known is not None:
+                places[span.trace, name] = max(known, span.place)
+
+    def rank(span: TracedSpan) -> tuple[int, int]:
+        named = span.trace, span.id
+        return (places[named], -depths[named]) if span.is_agent else (span.place, -depths[named])
+
+    return sorted(spans, key=rank)
 
 
 def _requests(path: Path) -> Iterator[Located]:
     """Yield a request for each span of a file, which is a request or has one on each line."""
     whole = None if on_lines(path, 1) else record_in(path)
     for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
+        line, located = located.text.strip(), located._replace(text=b"")
         if exported := [located._replace(value=each) for each in requests_in(located.value)]:
             yield from exported
             continue
@@ -217,7 +239,8 @@ def _requests(path: Path) -> Iterator[Located]:
         if located.problem or not _SIGNALS & request.keys():
             yield located
         for record, problem in _single({_LEVELS[0]: request.get(_LEVELS[0], [])}, *_LEVELS):
-            yield located._replace(value=record, problem=problem)
+            text = line if record == request else b""
+            yield located._replace(value=record, problem=problem, text=text)
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
@@ -251,7 +274,7 @@ class Trace:
                 names[span.id] = name
                 names[None] = name if names.get(None, name) == name else ""
 
-    def _upwards(self, span: str) -> list[str]:
+    def upwards(self, span: str) -> list[str]:
         """Return a span and those above it, up to the first that is not known."""
         path = [span]
         while (span := self._above.get(span, span)) not in path:
@@ -260,7 +283,7 @@ class Trace:
 
     def history_of(self, span: str) -> str:
         """Return the conversation of a span, and the agent of which it is a part, if another one called that there."""
-        path = self._upwards(span)
+        path = self.upwards(span)
         agents = [place for place, each in enumerate(path) if each in self._agents]
         name, *of_outermost = (self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:]))
         return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
@@ -276,7 +299,7 @@ class Trace:
         """
         below = set[str]()
         for span, began, tells in self._told:
-            *path, top = self._upwards(span)
+            *path, top = self.upwards(span)
             is_lost = bool(top) and top not in self._above and span not in self._agents
             if agent.id in (*path, top)[1:] or (is_lost and agent.began <= began <= agent.ended):
                 below.update(tells)

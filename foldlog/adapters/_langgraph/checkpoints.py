@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from foldlog._archive.recording import Recorder
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
@@ -44,7 +45,7 @@ from foldlog.eventstore import (
     VersionConflict,
     query_all,
 )
-from foldlog.formats import Decoder, Encoder
+from foldlog.formats import Encoder
 
 _NOTES = "writes"
 """The name of the companion of a thread that has its notes."""
@@ -68,7 +69,7 @@ class WholeCheckpoint(NamedTuple):
 
 @dataclass(slots=True)
 class _Newest:
-    """The newest checkpoint of a branch with its records; ``decoder`` decodes the next ones.
+    """The newest checkpoint of a branch with its records.
 
     ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
     """
@@ -76,7 +77,6 @@ class _Newest:
     checkpoint: Checkpoint
     history: History | None
     records: RecordList
-    decoder: Decoder | None = None
 
 
 class Checkpoints:
@@ -156,7 +156,8 @@ class Checkpoints:
         if not found:
             return [], []
         intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
-        encoder, spans, records = Encoder(self._format), list[Span](), list[Any]()
+        stored = self.histories[checkpoint.branch]._stored_records()
+        encoder, spans, records = Encoder(self._format, stored=stored), list[Span](), list[Any]()
         start = None
         for event in _shown(checkpoint.branch, intervals, moment):
             if event.origin is None or event.origin.format != self._format:
@@ -217,14 +218,15 @@ class Checkpoints:
                     newest = self._loaded(self.branches.to_continue(thread, checkpoint_id, parent), known)
                 before, history = newest.checkpoint, newest.history
                 assert history is not None
-                events, records, decoder = self._changes(newest, keys or (), record)
+                events, records, recorder = self._changes(newest, history, keys or (), record)
                 more, documents = channels(before)
                 value = copied({**body, **more})
                 value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
                 value["before"] = before.before if before.id == checkpoint_id else before.version
                 removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
                 value |= {} if removed < 0 else {"removed": removed}
-                recorded = history.append(
+                append = history.append if recorder is None else partial(history._append_recorded, recorder=recorder)
+                recorded = append(
                     events,
                     expected_version=before.version,
                     idempotency_key=numbered(checkpoint_id, number),
@@ -239,9 +241,7 @@ class Checkpoints:
             else:
                 version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
                 checkpoint = Checkpoint(before.branch, version, value)
-                if decoder is not None:
-                    decoder.skip(checkpoint.version - decoder.version)
-                self._newest[thread] = _Newest(checkpoint, history, records, decoder)
+                self._newest[thread] = _Newest(checkpoint, history, records)
                 return
             newest = None
 
@@ -281,27 +281,29 @@ class Checkpoints:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _changes(
-        self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]
-    ) -> tuple[list[Event], RecordList, Decoder | None]:
-        """Return the events that turn the records of a checkpoint into new ones, the new records, and the decoder."""
-        before, made = newest.checkpoint, newest.decoder
+        self, newest: _Newest, history: History, keys: Sequence[bytes], record: Callable[[int], Any]
+    ) -> tuple[list[Event], RecordList, Recorder | None]:
+        """Return the events that turn the records of a checkpoint into new ones, the new records, and what decoded
+        those that were not there. Raises ``VersionConflict``.
+        """
+        before, taken = newest.checkpoint, list[Recorder]()
 
-        def decoder() -> Decoder:
-            nonlocal made
-            if made is None or made.version != before.version:
-                made = Decoder(self._format, self.histories[before.branch])
-            return made
+        def recorder() -> Recorder:
+            taken.append(history._recorder(self._format))
+            if taken[0].version != before.version:
+                raise VersionConflict(history.id, before.version, taken[0].version)
+            return taken[0]
 
         def joins(start: int, stop: int) -> bool:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
             return start >= stop or not query_all(self.histories.store.database, asked)
 
         keys = self._standing(newest, keys, record)
-        history = self.histories[before.branch]
         events, spans = changes(
-            newest.records, keys, decoder, record, before.removed, lambda: stood_for(history.at(before.version))
+            newest.records, keys, recorder, record, before.removed, lambda: stood_for(history.at(before.version))
         )
-        return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
+        taken_by = taken[0] if taken else None
+        return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), taken_by
 
     def _standing(self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]) -> Sequence[bytes]:
         """Return the keys of new records: of one from before its redaction, that of what stays of it, by its id."""

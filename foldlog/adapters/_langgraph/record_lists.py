@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from foldlog._archive.recording import Recorder
 from foldlog.eventstore import CondensationAction, Event, Retraction
-from foldlog.formats import Decoder
 
 Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
@@ -32,14 +32,14 @@ class RecordList:
 def changes(
     old: RecordList,
     new: Sequence[bytes],
-    decoder: Callable[[], Decoder],
+    recorder: Callable[[], Recorder],
     record: Callable[[int], Any],
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
     """Return the events that turn a list into another one, and the ids of the events of its records.
 
-    ``decoder()`` and ``record(n)`` are called if there are new records; the decoder is at the version of the next
+    ``recorder()`` and ``record(n)`` are called if there are new records; the recorder is at the version of the next
     event. ``removed`` is the id of the last event that forgot records before the end, or -1. ``summaries()`` are those
     that are shown: one that stands for no record that stays is forgotten too.
     """
@@ -55,10 +55,10 @@ def changes(
         else:
             events.append(Retraction(version=gone[0][0], reason=_REASON))
     if len(staying) < len(new):
-        decodes = decoder()
-        decodes.skip(len(events))
+        decoder = recorder()
+        decoder.skip(len(events))
         for place in range(len(staying), len(new)):
-            made = decodes.events(record(place))
+            made = decoder.decode(record(place))
             spans.append((made[0].id, made[-1].id + 1))
             events += made
     return events, spans

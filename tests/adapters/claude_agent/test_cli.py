@@ -17,7 +17,6 @@ from claude_agent_sdk import ClaudeSDKClient, project_key_for_directory
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import CondensationAction
-from foldlog.formats import encode
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 
@@ -81,7 +80,7 @@ def agent(url, server, home, folder, prompt, *resume):
 def conversation(url):
     with foldlog.open(url) as histories:
         (name,) = histories
-        return name, list(histories[name].events()), histories[name].view().to_messages()
+        return name, list(histories[name].export()), histories[name].view().to_messages()
 
 
 def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(world):
@@ -90,11 +89,10 @@ def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(wor
     ran = agent(url, server, first, folder, "begin")
     assert json.loads(ran.stdout)["result"] == "finished", ran.stderr
     session = json.loads(ran.stdout)["session"]
-    name, events, messages = conversation(url)
+    name, mirrored, messages = conversation(url)
     assert name == f"claude/{project_key_for_directory(folder)}/{session}"
     (local,) = Path(first).rglob(f"{session}.jsonl")
     lines = [json.loads(line) for line in local.read_text().splitlines()]
-    mirrored = list(encode(events, "claude-code"))
     assert [line for line in lines if "uuid" in line] == [line for line in mirrored if "uuid" in line]
     assert [message["role"] for message in messages if message["role"] != "user"][-3:] == [
         "assistant",
@@ -104,8 +102,8 @@ def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(wor
     ran = agent(url, server, home(), folder, "go on", session)
     assert json.loads(ran.stdout) == {"session": session, "result": "finished", "is_error": False}, ran.stderr
     _, later, _ = conversation(url)
-    assert list(encode(later, "claude-code"))[: len(mirrored)] == mirrored
-    assert len(later) > len(events)
+    assert later[: len(mirrored)] == mirrored
+    assert len(later) > len(mirrored)
     assert server.problems == []
     server.close()
 
@@ -116,9 +114,8 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
     server = AnthropicServer(script(["echo one", KILL]))
     killed = agent(url, server, home(), folder, "begin")
     assert killed.returncode == -9, killed.stderr
-    name, events, _ = conversation(url)
+    name, acknowledged, _ = conversation(url)
     session = name.rpartition("/")[2]
-    acknowledged = list(encode(events, "claude-code"))
     said = [line["message"]["content"] for line in acknowledged if line["type"] == "assistant"]
     texts = [block[0]["text"] for block in said if block[0]["type"] == "text"]
     assert texts in (["step 0"], ["step 0", "step 1"])
@@ -126,7 +123,7 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
     ran = agent(url, server, home(), folder, "go on", session)
     assert json.loads(ran.stdout)["result"] == "finished", ran.stderr
     _, later, _ = conversation(url)
-    assert list(encode(later, "claude-code"))[: len(acknowledged)] == acknowledged, "nothing acknowledged is missing"
+    assert later[: len(acknowledged)] == acknowledged, "nothing acknowledged is missing"
     assert server.problems == []
     with foldlog.open(url) as histories:
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]

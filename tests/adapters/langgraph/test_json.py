@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import json
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
 
-from tests.adapters.contract import check_import, exported
+from tests.adapters.contract import check_import
 
 IMAGE = {"type": "image", "base64": "//77AA==", "mime_type": "image/png"}
-
-
-def test_langchain_reads_an_export(histories):
-    asked, called, answered, failed = messages_from_dict(json.loads(exported(histories, "langchain")))
-    assert [part["type"] for part in asked.content] == ["text", "image_url", "file"]
-    assert called.content[0] == {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    assert [(call["name"], call["args"], call["id"]) for call in called.tool_calls] == [
-        ("look", {"at": 1}, "c1"),
-        ("look", {"at": 1}, "c2"),
-    ]
-    assert (answered.content, answered.status) == (asked.content, "success")
-    assert (failed.content, failed.status) == ("no", "error")
 
 
 def test_a_view_shows_a_call_that_langchain_could_not_read(histories):

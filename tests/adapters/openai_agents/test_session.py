@@ -20,9 +20,9 @@ from agents import (
 
 import foldlog
 from foldlog._reports.stats import collect_stats
+from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
-from foldlog.formats import Encoder
 from foldlog.projections import well_formed
 from tests.adapters.contract import Answers, Condenses
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
@@ -246,8 +246,8 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
         session, history = FoldlogSession("s", histories, condense=True), histories["openai-agents/s"]
 
         def script(items, number):
-            encoder = Encoder("openai-responses")
-            view = [item for event in well_formed(history.view()) for item in encoder.records(event)]
+            shown = shown_records(well_formed(history.view()), "openai-responses", history)
+            view = [item for _, items_of in shown for item in items_of]
             compared.append((told(view), told(items)))
             if choice.random() < 0.3:
                 return [said("fine", number)]

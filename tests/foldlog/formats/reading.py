@@ -1,39 +1,76 @@
-"""Reads what a program wrote, and holds what was read to give it back as it was."""
+"""Reads what a program wrote: records as events, and files as the histories that an import makes of them."""
+
+from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from foldlog._formats.registry import FORMATS
-from foldlog.eventstore import Event
-from foldlog.formats import Source, decode, detect, encode, open_sources
+from foldlog._archive.importing import Failed, Import
+from foldlog._formats.json_text import parse
+from foldlog.eventstore import Event, Store
+from foldlog.eventstore.sources.reading import blocks_of
+from foldlog.formats import decode
+from tests.foldlog.archive.imports import new_store, source_of
+
+
+class ReadHistory(NamedTuple):
+    """A history that was imported, and used once. ``added`` of its records were new."""
+
+    name: str
+    format: str
+    records: list[Any]
+    events: list[Event]
+    findings: list[str]
+    added: int
 
 
 def reader_of(format: str) -> Callable[..., list[Event]]:
-    """``read(record, ...)``: the events of records of a format, which are written again as they were."""
+    """``read(record, ...)``: the events of records of a format."""
 
     def read(*records: Any, **how: Any) -> list[Event]:
-        events = list(decode(records, format, **how))
-        assert list(encode(events, format)) == list(records)
-        return events
+        return list(decode(records, format, **how))
 
     return read
 
 
-def opened(folder: Path, *conversations: Any) -> list[Source]:
+def histories_at(path: str | os.PathLike[str], format: str = "auto", store: Store | None = None) -> list[ReadHistory]:
+    """The histories at a path, in their order, in a new store or in this one. Raises why there is none."""
+    if store is None:
+        with new_store() as store:
+            return histories_at(path, format, store)
+    imports, histories = Import(store, [Path(path)], format), list[ReadHistory]()
+    for one in imports:
+        if isinstance(one, Failed):
+            raise one.error
+        findings = [*map(str, one.findings)]
+        records = records_in(store, one.conversation)
+        events = list(store.events(one.conversation))
+        found = ReadHistory(one.conversation, one.format, records, events, findings, one.added)
+        histories.append(found)
+    if not histories:
+        raise imports.nothing()
+    return histories
+
+
+def records_in(store: Store, conversation: str) -> list[Any]:
+    """The records of the source of a conversation."""
+    blocks = blocks_of(store.database, source_of(store, conversation))
+    return [parse(record) for block in blocks for record in block.records()]
+
+
+def opened(folder: Path, *conversations: Any, store: Store | None = None) -> list[ReadHistory]:
     """The histories of an export: a document with conversations."""
     path = folder / "conversations.json"
-    path.write_text(json.dumps(list(conversations)))
-    return list(open_sources([path]))
+    path.write_text(json.dumps(conversations))
+    return histories_at(path, store=store)
 
 
 def read_export(format: str, folder: Path, conversation: Any) -> list[Event]:
     """The events of the one conversation of an export."""
-    (source,) = opened(folder, conversation)
-    events, records = list(source.events()), list(source.records())
-    assert source.findings == []
-    assert FORMATS[format].document(records) == [conversation]
-    assert list(encode(decode(records, format), format)) == records
-    assert detect(records) == format
-    return events
+    (history,) = opened(folder, conversation)
+    assert history.findings == []
+    assert history.format == format
+    return history.events

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from foldlog._formats.registry import FORMATS
-from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Store
-from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.formats import NotAHistory, decode, encode, open_sources
+from foldlog._archive.importing import Import
+from foldlog._formats.aider import _markdown
+from foldlog.eventstore import Annotation, CondensationAction, Message
+from foldlog.formats import NotAHistory, decode
 from foldlog.projections import View
+from tests.foldlog.archive.imports import new_store
+from tests.foldlog.formats.reading import histories_at
 
 START = "\n# aider chat started at 2026-03-01 10:00:00\n\n"
 HELLO = "> Aider v0.86.0  \n> Main model: sonnet with diff edit format  \n"
@@ -23,24 +22,18 @@ TOKENS = (
 CHAT = START + HELLO + ASKED + SAID + TOKENS
 
 
-document = FORMATS["aider"].document
-
-
-def opened(folder, text, name=".aider.chat.history.md"):
+def opened(folder, text, name=".aider.chat.history.md", store=None):
     path = folder / name
     path.write_bytes(text.encode())
-    return list(open_sources([path]))
+    return histories_at(path, store=store)
 
 
 def read(folder, text):
     """The events of a file with one session; its records are the file."""
-    (source,) = opened(folder, text)
-    events = list(source.events())
-    records = list(source.records())
-    assert source.findings == []
-    assert document(records) == text
-    assert list(encode(decode(records, "aider"), "aider")) == records
-    return events
+    (history,) = opened(folder, text)
+    assert history.findings == []
+    assert "".join(map(_markdown, history.records)) == text
+    return history.events
 
 
 def shown(events):
@@ -132,51 +125,39 @@ def test_a_cleared_history_is_forgotten_at_every_version(tmp_path, cleared):
 def test_each_run_is_a_history_and_a_file_that_grows_adds_only_what_is_new(tmp_path):
     later = START.replace("10:00", "11:00")
     (tmp_path / "kites").mkdir()
-    with Store(MemoryRecorder()) as store:
-        first = opened(tmp_path / "kites", CHAT.removesuffix(TOKENS))
-        added = [import_source(store, source) for source in first]
-        assert [(each.conversation, each.added) for each in added] == [("kites/aider-2026-03-01T10:00:00", 4)]
+    with new_store() as store:
+        first = opened(tmp_path / "kites", CHAT.removesuffix(TOKENS), store=store)
+        assert [(each.name, each.added) for each in first] == [("kites/aider-2026-03-01T10:00:00", 4)]
         silent = later + HELLO + "\n#### /exit  \n"
-        grown = CHAT + "\n#### go on  \n" + silent + later + HELLO + "\n#### and then?  \n" + later + ASKED
-        added = [import_source(store, source) for source in opened(tmp_path / "kites", grown)]
-        assert [(each.conversation, each.added) for each in added] == [
+        grown = CHAT + "\n#### go on  \n" + silent + later + HELLO + "\n#### and then?  \n"
+        again = opened(tmp_path / "kites", grown + later + ASKED, store=store)
+        assert [(each.name, each.added) for each in again] == [
             ("kites/aider-2026-03-01T10:00:00", 2),
             ("kites/aider-2026-03-01T11:00:00", 3),
             ("kites/aider-2026-03-01T11:00:00#2", 2),
         ]
 
 
-def test_a_file_that_was_read_while_aider_wrote_is_set_right(tmp_path):
-    with Store(MemoryRecorder()) as store:
-        (half,) = opened(tmp_path, CHAT[:-5])
-        name = import_source(store, half).conversation
-        (whole,) = opened(tmp_path, CHAT + "\n#### go on  \n")
-        import_source(store, whole)
-        events = list(store.events(name))
-        assert shown(events)[1:] == [*shown(read(tmp_path, CHAT))[1:], ("user", "go on")]
-        assert document(encode(events, "aider")) == CHAT + "\n#### go on  \n"
-
-
-def test_what_was_not_imported_is_written_as_aider_writes_it(tmp_path):
-    events = [
-        Message(id=0, source="user", content="mend\nboth", timestamp=datetime(2026, 3, 1, 10, tzinfo=UTC)),
-        Action(id=1, tool="sew", arguments={"what": "kite"}, call_id="c", thought="I mend it."),
-        Observation(id=2, tool="sew", call_id="c", cause=1, content="mended"),
-        Message(id=3, source="agent", content="Done."),
-    ]
-    written = document(encode(events, "aider"))
-    assert written == START + (
-        '\n#### mend  \n#### both  \n\nI mend it.\n\nsew {"what":"kite"}\n\n\n#### mended  \n\nDone.\n\n'
-    )
-    assert shown(read(tmp_path, written))[1][1] == 'I mend it.\n\nsew {"what":"kite"}'
+def test_a_block_that_aider_was_writing_is_completed_before_its_first_use_and_forks_after(tmp_path):
+    path = tmp_path / ".aider.chat.history.md"
+    whole = CHAT + "\n#### go on  \n"
+    with new_store() as unused, new_store() as used:
+        for store in (unused, used):
+            path.write_bytes(CHAT[:-5].encode())
+            (half,) = Import(store, [path])
+            if store is used:
+                assert shown(store.events(half.conversation))[-1][0] == "assistant"
+            (one,) = opened(tmp_path, whole, store=store)
+            assert shown(one.events) == [*shown(read(tmp_path, CHAT)), ("user", "go on")]
+            assert one.name == half.conversation + ("@4" if store is used else "")
 
 
 def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
     path = tmp_path / "chat.md"
     path.write_bytes((CHAT + "\n#### \udcff  \n\nyes\n\n").encode(errors="surrogateescape"))
-    (source,) = open_sources([tmp_path])
-    assert [event.content for event in source.events() if isinstance(event, Message)][-1] == "yes"
-    (finding,) = source.findings
+    (history,) = histories_at(path)
+    assert [event.content for event in history.events if isinstance(event, Message)][-1] == "yes"
+    (finding,) = history.findings
     assert str(finding) == f"{path}:{CHAT.count(chr(10)) + 1}: not UTF-8"
 
 

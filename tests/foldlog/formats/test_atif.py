@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from foldlog._reports.usage import calls_of_imported
-from foldlog.formats import NotAHistory, detect, open_sources
+from foldlog._formats.usage import calls_of_imported
+from foldlog.formats import NotAHistory, detect
 from foldlog.projections import View
-from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.formats.reading import histories_at, reader_of
 from tests.foldlog.records import used
 
 HEAD = {
@@ -74,23 +74,24 @@ def test_usage_is_that_of_each_step_and_the_model_the_agents_unless_the_step_nam
 
 
 def test_a_trajectory_is_imported_grows_and_is_written_as_it_was(trajectory, foldlog, tmp_path):
-    (source,) = open_sources([tmp_path])
-    assert (source.name, source.format, list(source.records())) == ("s-1", "atif", [HEAD, *STEPS, TAIL])
+    (history,) = histories_at(tmp_path)
+    assert (history.name, history.format, history.records) == ("s-1", "atif", [HEAD, *STEPS, TAIL])
     assert foldlog("import", trajectory).status == 0
     grown = {**HEAD, "steps": [*STEPS, step(5, "user", "and?")], **TAIL, "final_metrics": {"total_steps": 5}}
     for _ in range(2):
-        trajectory.write_text(json.dumps(grown))
+        trajectory.write_text(json.dumps(grown, indent=1))
         assert foldlog("import", trajectory).status == 0
-        assert foldlog("list", "--json").document["conversations"][0]["version"] == 12
+        (listed,) = foldlog("list", "--json").document["conversations"]
+        assert listed["conversation"] == "s-1"  # the last record was one that its program writes anew
     assert foldlog("export", "s-1", "--output", tmp_path / "out.json").status == 0
-    assert (tmp_path / "out.json").read_text().strip() == json.dumps(grown, separators=(",", ":"))
+    assert (tmp_path / "out.json").read_text() == json.dumps(grown, indent=1)
 
 
 def test_it_is_recognized_by_its_steps_and_by_its_version_alone(tmp_path):
     assert detect(STEPS) == "atif"
     (tmp_path / "a.json").write_text(json.dumps({"schema_version": "1.0", "steps": [{"id": 1}]}))
     with pytest.raises(ValueError, match="holds no event"):
-        open_sources([tmp_path / "a.json"])
+        histories_at(tmp_path / "a.json")
     with pytest.raises(ValueError, match="no format"):
         detect([{"step_id": 1, "source": "a book", "message": "m"}] * 2)
 
@@ -101,7 +102,7 @@ def test_a_document_without_the_array_of_its_history_is_refused_as_what_it_is(tm
     for document, key in cases:
         path.write_text(json.dumps(document))
         with pytest.raises(NotAHistory, match=f"a.json: holds no array under '{key}'"):
-            open_sources([path])
+            histories_at(path)
 
 
 METRICS = {"total_prompt_tokens": 30, "total_completion_tokens": 4, "total_cost_usd": 0.5, "total_steps": 4}

@@ -8,13 +8,11 @@ from itertools import count
 
 import pytest
 
-from foldlog._formats.registry import FORMATS
-from foldlog._importing import import_source
-from foldlog.eventstore import Action, Message, Observation, Store, SystemMessage
-from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.formats import NotAHistory, encode, open_sources
+from foldlog._archive.importing import Failed, Import, Imported
+from foldlog.formats import NotAHistory
 from foldlog.projections import View
-from tests.foldlog.formats.reading import opened, read_export
+from tests.foldlog.archive.imports import bytes_of, new_store
+from tests.foldlog.formats.reading import histories_at, opened, read_export
 
 NAME = "chatgpt"
 
@@ -118,31 +116,14 @@ def test_an_export_that_is_written_again_adds_what_is_new(tmp_path):
     ]
     back = ["hi", "one", "so?", "this"]
     said = [["hi", "one"], back, ["hi", "two"], back, [*back, "oh"], [*back, "oh"]]
-    with Store(MemoryRecorder()) as store:
-        for export, now in zip(exports, said, strict=True):
+    names = ["c1", "c1", "c1", "c1", "c1@6", "c1@6"]  # the branch was chosen, and then went on: another history
+    with new_store() as store:
+        for export, now, name in zip(exports, said, names, strict=True):
             for again in (False, True):
-                (source,) = opened(tmp_path, export)
-                imported = import_source(store, source)
-                assert imported.conversation == "c1"
-                assert imported.added == 0 or not again
-                events = list(store.events("c1"))
-                assert [content for _, content in shown(events)] == now
-                (document,) = FORMATS[NAME].document(encode(events, NAME))
-                assert (document, list(document)) == (export, list(export))
-        assert sum(isinstance(each, Message) for each in events) == 6  # none of them twice
-
-
-@pytest.mark.parametrize("author", [5, None])
-def test_a_message_with_a_damaged_author_leaves_the_stored_one_in_its_place(tmp_path, author):
-    whole = chat(("u", None, "user", "hi"), ("a", None, "assistant", "one"))
-    torn = json.loads(json.dumps({**whole, "update_time": whole["update_time"] + 60}))
-    torn["mapping"]["u"]["message"]["author"] = author
-    with Store(MemoryRecorder()) as store:
-        for export, findings in ((whole, 0), (torn, 1)):
-            (source,) = opened(tmp_path, export)
-            import_source(store, source)
-            assert source.findings_count == findings
-            assert shown(store.events("c1")) == [("user", "hi"), ("assistant", "one")]
+                (history,) = opened(tmp_path, export, store=store)
+                assert (history.name, history.added == 0) == (name, again or export is exports[-1])
+                assert [content for _, content in shown(history.events)] == now
+                assert json.loads(bytes_of(store, history.name)) == export
 
 
 def test_one_file_has_many_conversations_and_those_without_a_message_are_left_out(tmp_path):
@@ -151,10 +132,11 @@ def test_one_file_has_many_conversations_and_those_without_a_message_are_left_ou
     path.write_text(
         json.dumps([chat(("u", None, "user", "hi")), empty, {"title": 1}, chat(*FLOWN, conversation_id="c2")])
     )
-    sources = list(open_sources([path]))
-    assert [source.name for source in sources if not source.findings and list(source.events())] == ["c1", "c2"]
-    (found,) = [finding for source in sources for finding in source.findings if "nothing of it" not in str(finding)]
-    assert "expected a conversation, found an object of another kind" in str(found)
+    with new_store() as store:
+        *outcomes, last = Import(store, [path])
+        assert [one.conversation for one in (*outcomes, last) if isinstance(one, Imported)] == ["c1", "c2"]
+        (failed,) = [one for one in outcomes if isinstance(one, Failed)]
+        assert "expected a conversation, found an object of another kind" in str(failed.error)
 
 
 ONE = json.dumps(chat(*FLOWN))
@@ -164,25 +146,10 @@ ONE = json.dumps(chat(*FLOWN))
 def test_a_conversation_may_stand_alone_or_on_a_line(tmp_path, text):
     path = tmp_path / ("a.jsonl" if "\n" in text else "a.json")
     path.write_text(text)
-    assert [(source.name, source.format) for source in open_sources([path])] == [
+    assert [(history.name, history.format) for history in histories_at(path)] == [
         ("c1", NAME),
         *([("c1#2", NAME)] if "\n" in text else []),
     ]
-
-
-def test_what_was_not_imported_is_written_as_nodes(tmp_path):
-    events = [
-        SystemMessage(id=0, content="Be brief."),
-        Message(id=1, source="user", content="how far?"),
-        Action(id=2, tool="measure", arguments={"what": "sea"}, call_id="k", thought="I look."),
-        Observation(id=3, tool="measure", call_id="k", cause=2, content="no sea", is_error=True),
-        Message(id=4, source="agent", content="Nowhere."),
-    ]
-    (conversation,) = FORMATS[NAME].document(encode(events, NAME))
-    again = read(tmp_path, {**conversation, "title": "t"})
-    assert [content for _, content in shown(again)][:2] == ["Be brief.", "how far?"]
-    assert [each.content for each in again if isinstance(each, Observation) and each.is_error] == ["no sea"]
-    assert shown(again)[-1] == ("assistant", "Nowhere.")
 
 
 @pytest.mark.parametrize(
@@ -197,4 +164,4 @@ def test_what_only_looks_like_it_is_not_read(tmp_path, value):
     for name in ("a.json", "b.jsonl"):
         (tmp_path / name).write_text(json.dumps(value))
         with pytest.raises(NotAHistory):
-            open_sources([tmp_path / name])
+            histories_at(tmp_path / name)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import count
 
 import pytest
 
-from foldlog._formats.registry import FORMATS
-from foldlog._importing import import_source
-from foldlog.eventstore import Action, Message, Observation, Store
-from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.formats import NotAHistory, encode
+from foldlog.eventstore import Message
+from foldlog.formats import NotAHistory
 from foldlog.projections import View
+from tests.foldlog.archive.imports import bytes_of, new_store
 from tests.foldlog.formats.reading import opened, read_export
 
 NAME = "claude-ai"
@@ -65,45 +64,20 @@ def test_the_branch_of_the_newest_message_or_of_the_named_one_is_shown(tmp_path)
         (chat(*whole, name="Gulls"), ["hello"]),
         (chat(*whole[::-1], current_leaf_message_uuid="b"), ["hi", "two"]),
     ]
-    with Store(MemoryRecorder()) as store:
+    with new_store() as store:
         for export, now in exports:
             for again in (False, True):
-                (source,) = opened(tmp_path, export)
-                imported = import_source(store, source)
-                assert imported.conversation == "c1"
-                assert imported.added == 0 or not again
-                events = list(store.events("c1"))
-                assert list(map(first, texts(events))) == now
-                assert FORMATS[NAME].document(encode(events, NAME)) == [export]
-            added = [*events, Message(id=len(events), source="user", content="more")]
-            (longer,) = FORMATS[NAME].document(encode(added, NAME))
-            (source,) = opened(tmp_path, {**longer, "uuid": "c2"})
-            shown = [each.content for each in View.from_events(source.events()) if isinstance(each, Message)]
-            assert list(map(first, shown)) == [*now, "more"]
-        assert sum(isinstance(each, Message) for each in events) == 4  # none of them twice
+                (history,) = opened(tmp_path, export, store=store)
+                assert history.added == 0 or not again
+                assert list(map(first, texts(history.events))) == now
+                assert json.loads(bytes_of(store, history.name)) == export
 
 
 def test_conversations_without_messages_are_left_out_and_messages_without_names_are_findings(tmp_path):
     odd = [said("u", "human", "hi"), said("u", "assistant", "ho"), {"sender": "human", "text": "?"}]
     empty, whole = chat(uuid="c0"), chat(*odd)
-    (source,) = opened(tmp_path, empty, whole)
-    assert [each.content for each in source.events() if isinstance(each, Message)][1:] == ["ho"]
-    assert "with a text under 'uuid'" in str(source.findings[0])
-
-
-def test_what_was_not_imported_is_written_as_messages(tmp_path):
-    events = [
-        Message(id=0, source="user", content="how far?"),
-        Action(id=1, tool="measure", arguments={"what": "sea"}, call_id="k", thought="I look."),
-        Observation(id=2, tool="measure", call_id="k", cause=1, content="no sea", is_error=True),
-        Message(id=3, source="agent", content="Nowhere."),
-    ]
-    (conversation,) = FORMATS[NAME].document(encode(events, NAME))
-    again = read(tmp_path, {**conversation, "uuid": "c9", "updated_at": "", "account": {}})
-    (call,) = (each for each in again if isinstance(each, Action))
-    (back,) = (each for each in again if isinstance(each, Observation))
-    assert (call.thought, call.arguments, back.cause, back.is_error) == ("I look.", {"what": "sea"}, call.id, True)
-    assert texts(again)[-1] == "Nowhere."
+    (history,) = opened(tmp_path, empty, whole)
+    assert [each.content for each in history.events if isinstance(each, Message)][1:] == ["ho"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import sqlite3
 
 import pytest
 
-from foldlog.formats import NotAHistory, open_sources
+from foldlog.formats import NotAHistory
+from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.records import records_of
 
 RECORDS = records_of("copilot-cli")
@@ -27,8 +28,8 @@ def test_the_index_of_sessions_and_other_logs_are_refused(tmp_path):
         for table in ("sessions", "turns"):
             database.execute(f"CREATE TABLE {table} (id)")
     with pytest.raises(NotAHistory, match="import its folder session-state"):
-        open_sources([tmp_path / "session-store.db"])
+        histories_at(tmp_path / "session-store.db")
     log = [{"type": "user.message", "data": {"content": "hi"}, "id": str(number)} for number in range(3)]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in log))
     with pytest.raises(NotAHistory, match="holds no event"):
-        open_sources([tmp_path / "a.jsonl"])
+        histories_at(tmp_path / "a.jsonl")

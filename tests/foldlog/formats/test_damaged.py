@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from itertools import product
 
 import pytest
 
+from foldlog._archive.importing import Failed, Import
 from foldlog._formats.registry import FORMATS
-from foldlog._importing import import_source
-from foldlog.eventstore import open_store
-from foldlog.formats import open_sources
-from foldlog.projections import View
+from tests.foldlog.archive.imports import new_store
+from tests.foldlog.formats.reading import records_in
 from tests.foldlog.records import records_of
 
 
@@ -20,9 +18,15 @@ def corpus(name):
     return records_of(name)
 
 
-def conversations(name, id_key):
-    (one,) = FORMATS[name].document(corpus(name))
-    return [{**one, id_key: f"c{number}"} for number in range(3)]
+def chats():
+    *nodes, about = corpus("chatgpt")
+    mapping = {node["id"]: {**node, "children": []} for node in nodes}
+    return [{**about, "mapping": mapping, "conversation_id": f"c{number}"} for number in range(3)]
+
+
+def conversations():
+    *messages, about = corpus("claude-ai")
+    return [{**about, "chat_messages": messages, "uuid": f"c{number}"} for number in range(3)]
 
 
 def samples():
@@ -53,14 +57,13 @@ def of_each(document, key):
 
 
 DOCUMENTS = {
-    "chatgpt": (conversations("chatgpt", "conversation_id"), lambda it: of_each(it, "mapping"), "message"),
-    "claude-ai": (conversations("claude-ai", "uuid"), lambda it: of_each(it, "chat_messages"), "sender"),
+    "chatgpt": (chats(), lambda it: of_each(it, "mapping"), "message"),
+    "claude-ai": (conversations(), lambda it: of_each(it, "chat_messages"), "sender"),
     "inspect-eval": (samples(), lambda it: of_each(it["samples"], "messages"), "role"),
     "openai-chat": (containers("openai-chat", "messages"), lambda it: of_each(it, "messages"), "role"),
     "openhands-v0": (containers("openhands-v0", "history"), lambda it: of_each(it, "history"), "action"),
     "swe-agent": ({"history": corpus("swe-agent"), "info": {}}, lambda it: [it["history"]], "role"),
     "atif": (FORMATS["atif"].document(corpus("atif")), lambda it: [it["steps"]], "source"),
-    "opencode": (FORMATS["opencode"].document(corpus("opencode")), lambda it: [it["messages"]], "parts"),
     "gemini-cli": (gemini(), lambda it: [it["messages"]], "type"),
     "otlp-genai": (spans(), lambda it: [it["resourceSpans"][0]["scopeSpans"][0]["spans"]], None),
 }
@@ -72,12 +75,16 @@ field without which an object is no record.
 def read(path, document):
     """Return the texts of the records of each history by its name, and the findings."""
     path.write_text(json.dumps(document))
-    sources = list(found := open_sources([path]))
-    histories = {each.name: [json.dumps(record) for record in each.records()] for each in sources}
-    events = [event for each in sources for event in each.events()]
-    findings = [*found.findings, *(finding for each in sources for finding in each.findings)]
-    assert len(events) >= sum(map(len, histories.values()))
-    return {name: records for name, records in histories.items() if records}, list(map(str, findings))
+    histories, findings = {}, []
+    with new_store() as store:
+        imports = Import(store, [path])
+        for one in imports:
+            if isinstance(one, Failed):
+                findings.append(f"{one.path}: {one.error}")
+            else:
+                histories[one.conversation] = [json.dumps(record) for record in records_in(store, one.conversation)]
+                findings += map(str, one.findings)
+        return histories, [*findings, *map(str, imports.findings)]
 
 
 @pytest.mark.parametrize("format", DOCUMENTS)
@@ -117,39 +124,3 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
                 name: told for name, told in whole.items() if name != f"c{number}"
             }
             assert findings or damaged == {**document[number], "chat_messages": []}  # in which nothing was said
-
-
-def linear(format):
-    """Return a conversation of five messages, its array of messages, and the keys of these."""
-    if format == "chatgpt":
-        names = ["root", *"abcde"]
-        said = {name: {"author": {"role": "user"}, "content": {"parts": [name]}} for name in "abcde"}
-        nodes = {
-            name: {"id": name, "message": said.get(name), "parent": above, "children": [below] if below else []}
-            for above, name, below in zip([None, *names], names, [*names[1:], None], strict=False)
-        }
-        return {"conversation_id": "c", "title": "t", "current_node": "e", "mapping": nodes}, nodes, list("abcde")
-    messages = [
-        {"uuid": name, "sender": "human", "text": name, "parent_message_uuid": above}
-        for above, name in zip(["0000", *"abcd"], "abcde", strict=True)
-    ]
-    return {"uuid": "c", "name": "t", "chat_messages": messages}, messages, list(range(5))
-
-
-@pytest.mark.parametrize("format", ["chatgpt", "claude-ai"])
-@pytest.mark.parametrize("place", range(5))
-def test_the_view_has_all_but_a_damaged_message_and_this_one_as_soon_as_it_was_whole(format, place, tmp_path):
-    path = tmp_path / "conversations.json"
-    without = "abcde".replace("abcde"[place], "")
-    for course in [(True, without), (False, "abcde")], [(False, "abcde"), (True, "abcde"), (False, "abcde")]:
-        with open_store("memory:") as store:
-            for is_damaged, shown in course:
-                conversation, messages, keys = linear(format)
-                if is_damaged:
-                    messages[keys[place]] = None
-                path.write_text(json.dumps([conversation]))
-                (source,) = open_sources([path])
-                assert import_source(store, source).conversation == "c"
-                assert source.findings_count == is_damaged
-                told = View.from_events(store.events("c")).to_messages()
-                assert "".join(re.findall(r"\b[abcde]\b", json.dumps(told))) == shown

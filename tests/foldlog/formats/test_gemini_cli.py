@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from foldlog._reports.ahead import made_ahead
+from foldlog._reports.pending import of_events
 from foldlog.eventstore import CondensationAction
-from foldlog.formats import open_sources
 from foldlog.projections import View
-from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.formats.reading import histories_at, reader_of
 from tests.foldlog.records import records_of
 
 GEMINI = "gemini-cli"
@@ -32,6 +31,10 @@ def call(name, output=None, status="success"):
     return {"id": name, "name": "ls", "args": {"path": "/w"}, "status": status, **told}
 
 
+def counted(events):
+    return of_events(events, ())
+
+
 def shown(events):
     return [each["content"] for each in View.from_events(events).to_messages()]
 
@@ -52,12 +55,12 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     assert (events[6].version, events[8].cause) == (2, 7)
     failed = called("g2", call("c1", "no", "error"))
     for log in [open_call, failed, said("u2", "and?"), done], [failed, {"$set": {"messages": [done]}}]:
-        sums = made_ahead(read(HEADER, *log))
+        sums = counted(read(HEADER, *log))
         assert (sums.counts.tools["ls"].calls, sums.counts.errors) == (1, 0)
     first, other = said("u1", "list"), called("g3", call("c2", "a.py"))
     log = [HEADER, first, failed, {"$rewindTo": "g2"}, other]
     for written_again in [], [{"$set": {"messages": [said("u1", [text("list")]), other]}}]:
-        undone = made_ahead(read(*log, *written_again))
+        undone = counted(read(*log, *written_again))
         assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
 
 
@@ -81,7 +84,7 @@ def test_a_snapshot_of_the_state_is_a_condensation_and_what_is_kept_follows_it()
     assert condensation.forgotten_event_ids == (1, 2, 3)
     assert shown(events) == [SNAPSHOT, "Got it.", "two", "three"]
     compact[2:] = [log[2], log[3]]
-    sums = made_ahead(read(*log, {"$set": {"messages": compact}}))
+    sums = counted(read(*log, {"$set": {"messages": compact}}))
     assert (sums.counts.tools["ls"].calls, sums.counts.events["user"]) == (1, 2)
     again = [said("s2", [text(f"{SNAPSHOT} again")]), said("g5", "Yes.", "gemini")]
     assert shown(read(*log, {"$set": {"messages": compact}}, {"$set": {"messages": again}})) == [
@@ -104,11 +107,11 @@ def test_usage_is_counted_once_for_each_message_and_the_summary_is_the_title(fol
 
 def test_a_document_is_read_as_the_lines_that_gemini_cli_makes_of_it(tmp_path):
     messages = [said("u1", "one"), said("g1", "two", "gemini")]
-    (source,) = open_sources([document(tmp_path / "session.json", messages, summary="T")])
-    assert (source.name, source.format) == ("s-1", GEMINI)
+    (history,) = histories_at(document(tmp_path / "session.json", messages, summary="T"))
+    assert (history.name, history.format) == ("s-1", GEMINI)
     changing = {"$set": {"lastUpdated": "2026-03-01T10:01:00.000Z", "summary": "T"}}
-    assert list(source.records()) == [HEADER, *messages, changing]
-    assert list(source.events())[-1].meta == {"title": "T"}
+    assert history.records == [HEADER, *messages, changing]
+    assert history.events[-1].meta == {"title": "T"}
 
 
 def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog, tmp_path):
@@ -124,5 +127,5 @@ def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog
 def test_lines_are_read_under_the_name_of_a_document(tmp_path):
     for log in [HEADER], [HEADER, said("u1", "one")]:
         (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in log))
-        (source,) = open_sources([tmp_path / "x.json"])
-        assert (source.format, shown(source.events())) == (GEMINI, ["one"][: len(log) - 1])
+        (history,) = histories_at(tmp_path / "x.json")
+        assert (history.format, shown(history.events)) == (GEMINI, ["one"][: len(log) - 1])

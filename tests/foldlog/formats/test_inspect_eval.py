@@ -7,10 +7,12 @@ import zipfile
 
 import pytest
 
-from foldlog._reports.usage import calls_of_imported
+from foldlog._archive.importing import Import
+from foldlog._formats.usage import calls_of_imported
 from foldlog.eventstore import Annotation
-from foldlog.formats import NotAHistory, detect, open_sources
-from tests.foldlog.formats.reading import reader_of
+from foldlog.formats import NotAHistory, detect
+from tests.foldlog.archive.imports import new_store
+from tests.foldlog.formats.reading import histories_at, reader_of
 from tests.foldlog.records import used
 
 FORMAT = "inspect-eval"
@@ -63,12 +65,12 @@ def test_each_sample_of_a_log_is_a_history(kind, tmp_path):
         path = tmp_path / "a.json"
         path.write_text(json.dumps({"version": 2, "status": "success", "eval": ABOUT, "samples": samples}, indent=1))
     for place in (path, tmp_path):
-        sources = list(open_sources([place]))
-        assert [(source.name, source.format) for source in sources] == [
+        histories = histories_at(place)
+        assert [(history.name, history.format) for history in histories] == [
             ("E1/1_epoch_2", FORMAT),
             ("E1/x/1_epoch_1", FORMAT),
         ]
-        assert [list(source.records()) for source in sources] == [
+        assert [history.records for history in histories] == [
             [*MESSAGES, END],
             [*MESSAGES[:2], {**END, "id": "x/1", "epoch": 1}],
         ]
@@ -79,9 +81,9 @@ def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
     attached = sample(
         [{**INPUT, "content": told}], attachments={"h1": "a long text", "h2": "data:image/png;base64,AP8="}
     )
-    (source,) = open_sources([zipped(tmp_path / "a.eval", {"1_epoch_2": attached}, header=None)])
-    assert source.name == "E1/1_epoch_2"
-    (event, *_) = source.events()
+    (history,) = histories_at(zipped(tmp_path / "a.eval", {"1_epoch_2": attached}, header=None))
+    assert history.name == "E1/1_epoch_2"
+    (event, *_) = history.events
     assert event.content == (
         {"type": "text", "text": "a long text"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AP8="}},
@@ -102,20 +104,20 @@ def test_a_log_that_is_compressed_with_zstd_is_read(tmp_path):
             marked[at + place] = 93
             at = marked.find(mark, at + 4)
     path.write_bytes(marked)
-    (source,) = open_sources([path])
-    assert (source.name, list(source.records())) == ("E1/1_epoch_2", [*MESSAGES, END])
+    (history,) = histories_at(path)
+    assert (history.name, history.records) == ("E1/1_epoch_2", [*MESSAGES, END])
 
 
 def test_a_sample_that_cannot_be_read_is_a_finding_and_a_log_that_cannot_is_refused(tmp_path):
     path = zipped(tmp_path / "a.eval", {"1_epoch_2": '{"id": 1, "epo', "3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
-    broken, whole = open_sources([path])
-    assert list(broken.events()) == []
-    assert "cannot be read" in broken.findings[0].problem
-    assert broken.findings[0].place.endswith("samples/1_epoch_2.json")
-    assert (whole.name, len(list(whole.events()))) == ("E1/3_epoch_1", 8)
+    with new_store() as store:
+        broken, whole = Import(store, [path])
+        assert "cannot be read" in str(broken.error)
+        assert f"{path}/samples/1_epoch_2.json" in str(broken.error)
+        assert (whole.conversation, store.version(whole.conversation)) == ("E1/3_epoch_1", 8)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(NotAHistory, match="damaged, or not yet finished"):
-        open_sources([path])
+        histories_at(path)
 
 
 def test_a_time_without_a_zone_is_kept_as_it_is_written():

@@ -9,8 +9,11 @@ from random import Random
 
 import pytest
 
+from foldlog._archive.importing import Import
 from foldlog._formats.registry import format_named
-from foldlog.formats import FORMATS, NotAHistory, detect, open_sources
+from foldlog.formats import FORMATS, NotAHistory, detect
+from tests.foldlog.archive.imports import new_store
+from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.records import records_of
 
 READ = {name: records_of(name) for name in FORMATS}
@@ -42,20 +45,8 @@ RESPONSES = [
 ]
 
 
-def qwen(number, type_, **more):
-    about = {"uuid": f"u{number}", "parentUuid": None, "sessionId": "s", "cwd": "/w", "version": "0.5.0"}
-    return {**about, "timestamp": "2026-01-02T03:04:05.000Z", "type": type_, **more}
-
-
-QWEN = [
-    qwen(0, "system", subtype="slash_command", systemPayload={"phase": "invocation"}),
-    qwen(1, "user", message={"role": "user", "parts": [{"text": "how far is it?"}]}),
-    qwen(2, "assistant", message={"role": "model", "parts": [{"functionCall": {"name": "measure"}}]}),
-    qwen(3, "tool_result", message={"role": "user", "parts": [{"functionResponse": {"name": "measure"}}]}),
-]
-
 UNKNOWN = [{"role": "human", "content": "how far is it?"}, {"role": "ai", "content": "I measure it."}]
-FOREIGN = {"AI SDK": AI_SDK, "Goose": GOOSE, "Qwen Code": QWEN}
+FOREIGN = {"AI SDK": AI_SDK, "Goose": GOOSE}
 
 
 def lines(path, records):
@@ -71,7 +62,7 @@ def test_a_lookalike_is_refused_by_its_name_in_every_container(name, tmp_path):
     holder.write_text(json.dumps({"model": "m", "messages": records}))
     for path in (lines(tmp_path / "a.jsonl", records), array, holder):
         with pytest.raises(NotAHistory, match=f": is a history of {name}, which foldlog cannot import"):
-            open_sources([path])
+            histories_at(path)
     with pytest.raises(ValueError, match=f"are of {name}, which foldlog cannot import"):
         detect(records)
 
@@ -81,47 +72,49 @@ def test_among_other_files_a_lookalike_is_a_finding(name, tmp_path):
     lines(tmp_path / "a.jsonl", FOREIGN[name])
     lines(tmp_path / "b.jsonl", [{"messages": FOREIGN[name]}, {"messages": [ASKED]}])
     lines(tmp_path / "c.jsonl", [ASKED, TEXT])
-    sources = open_sources([tmp_path])
-    assert [source.name.split("/")[-1] for source in sources] == ["b:2", "c"]
+    with new_store() as store:
+        imports = Import(store, [tmp_path])
+        assert [one.conversation.split("/")[-1] for one in imports] == ["b:2", "c"]
     problem = f"is a history of {name}, which foldlog cannot import"
-    assert [finding.problem.startswith(problem) for finding in sources.findings] == [True, True]
-    assert [finding.place.split("/")[-1] for finding in sources.findings] == ["a.jsonl", "b.jsonl:1"]
+    assert [finding.problem.startswith(problem) for finding in imports.findings] == [True, True]
+    assert [finding.place.split("/")[-1] for finding in imports.findings] == ["a.jsonl", "b.jsonl:1"]
 
 
 @pytest.mark.parametrize(
     "records, named",
-    [(AI_SDK, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat"), (QWEN, "claude-code")]
+    [(AI_SDK, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat")]
     + [(UNKNOWN * 2, format) for format in ("auto", "openai-chat", "openai-responses")],
 )
 def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, named, tmp_path):
     with pytest.raises(NotAHistory, match="which foldlog cannot import"):
-        open_sources([lines(tmp_path / "a.jsonl", records)], named)
+        histories_at(lines(tmp_path / "a.jsonl", records), named)
 
 
 def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path):
     records = [ASKED, *RESPONSES[1:]]
     assert detect(records) == detect(RESPONSES) == "openai-responses"
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", records)])
-    assert source.format == "openai-responses"
+    (history,) = histories_at(lines(tmp_path / "a.jsonl", records))
+    assert history.format == "openai-responses"
     with pytest.raises(NotAHistory, match=r"as a chat; name the format: --format openai-responses, or codex"):
-        open_sources([tmp_path / "a.jsonl"], "openai-chat")
+        histories_at(tmp_path / "a.jsonl", "openai-chat")
 
 
 @pytest.mark.parametrize("name", ["AI SDK", "Goose"])
 def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
     foreign = next(record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list)
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign])])
-    assert len(list(source.events())) == 61
-    (finding,) = source.findings
-    assert finding.place.endswith("a.jsonl:61")
-    assert finding.problem == f"is a message of {name}; it is kept, and calls and results in it are not shown"
+    (history,) = histories_at(lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign]))
+    assert len(history.events) == 61
+    (finding,) = history.findings
+    assert finding.endswith(
+        f"a.jsonl, record 60: is a message of {name}; it is kept, and calls and results in it are not shown"
+    )
 
 
 @pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
 def test_a_message_of_a_role_that_is_not_known_is_a_finding(format, tmp_path):
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", [UNKNOWN[0], TEXT, ASKED, UNKNOWN[1]])], format)
-    assert [event.source for event in source.events()] == ["agent", "user"]
-    assert [finding.problem.partition(";")[0] for finding in source.findings] == [
+    (history,) = histories_at(lines(tmp_path / "a.jsonl", [UNKNOWN[0], TEXT, ASKED, UNKNOWN[1]]), format)
+    assert [event.source for event in history.events] == ["agent", "user"]
+    assert [finding.partition(": ")[2].partition(";")[0] for finding in history.findings] == [
         f"the role {role!r} is not known" for role in ("human", "ai")
     ]
 
@@ -195,7 +188,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_row_recognizes_its_records(name, tmp_path):
     with pytest.raises(NotAHistory) as refused:
-        open_sources([lines(tmp_path / "a.jsonl", SHAPES[name])])
+        histories_at(lines(tmp_path / "a.jsonl", SHAPES[name]))
     assert f"{name}, which foldlog cannot import; " in str(refused.value)
 
 
@@ -222,10 +215,8 @@ def test_documents_databases_and_texts_are_refused_by_their_names_too(tmp_path):
     named |= {qwen: "Qwen Code of 2025", deepseek: "DeepSeek"}
     named[request] = "a request to a model, with its system prompt beside the messages"
     for path, name in named.items():
-        (folder := path.with_suffix("")).mkdir()
-        for each in (path.rename(folder / path.name), folder):
-            with pytest.raises(NotAHistory, match=f"{name}, which foldlog cannot import"):
-                open_sources([each])
+        with pytest.raises(NotAHistory, match=f"{name}, which foldlog cannot import"):
+            histories_at(path)
 
 
 def test_what_other_programs_write_too_decides_nothing(tmp_path):
@@ -241,7 +232,7 @@ def test_what_other_programs_write_too_decides_nothing(tmp_path):
     others = [[each] * 3 for each in (audit, change, weather, failure, hook, pod)]
     for records in ([*log, item], [item, *log], [*log * 20, item], *others, *([one] for one, *_ in others)):
         with pytest.raises(NotAHistory, match="holds no event of a format"):
-            open_sources([lines(tmp_path / "a.jsonl", records)])
+            histories_at(lines(tmp_path / "a.jsonl", records))
 
 
 def test_a_folder_tells_the_files_of_no_known_format(foldlog, tmp_path):
@@ -268,9 +259,9 @@ def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
     )
     again = foldlog("import", folder, "--db", folder / "foldlog.db")
     assert "left out 2 files with names" in again.err.replace("\n", "")
-    assert "0 events of 1 conversation added" in again.out
+    assert "0 records of 1 conversation added" in again.out
     assert (
-        "events of 1 conversation added" in foldlog("import", folder / "other.log", "--db", folder / "foldlog.db").out
+        "records of 1 conversation added" in foldlog("import", folder / "other.log", "--db", folder / "foldlog.db").out
     )
 
 
@@ -281,34 +272,7 @@ def test_the_last_line_counts_as_the_lines_above_say(foldlog, tmp_path):
     (tmp_path / "c.json").write_text("{broken")
     ran = foldlog("import", tmp_path)
     assert (ran.err.count("found: "), ran.err.count("note: ")) == (1, 1)
-    assert ran.out.splitlines()[-1].endswith("; 1 finding and 1 note, named above.")
-
-
-@pytest.mark.parametrize(
-    "format, record",
-    [
-        ("claude-code", {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}),
-        ("openai-chat", {"role": "user", "content": " "}),
-        ("openai-responses", {"type": "reasoning", "summary": []}),
-        ("openai-chat", {"role": "tool", "tool_call_id": "k1", "content": "9 km"}),
-        ("openhands-v0", {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls"}}),
-    ],
-)
-def test_a_history_of_which_nothing_can_be_sent_is_a_finding(format, record, tmp_path):
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", [record, record])])
-    assert len(list(source.events())) == 2
-    (finding,) = source.findings
-    assert f"is read as {format}, and nothing of it can be sent to a model" in finding.problem
-
-
-def test_a_history_that_was_taken_back_whole_is_a_finding_until_it_goes_on(tmp_path):
-    asked = {"id": "g1", "timestamp": "2026-03-01T10:00:00.000Z", "type": "user", "content": "hi"}
-    begun = {"sessionId": "s", "projectHash": "p", "startTime": asked["timestamp"], "kind": "main"}
-    records = [begun, asked, {"$rewindTo": "g1"}, {**asked, "id": "g2"}]
-    for count, findings in ((2, 0), (3, 1), (4, 0)):
-        (source,) = open_sources([lines(tmp_path / "a.jsonl", records[:count])])
-        assert (source.format, len(list(source.events())) >= count) == ("gemini-cli", True)
-        assert ["nothing of it can be sent" in each.problem for each in source.findings] == [True] * findings
+    assert ran.out.splitlines()[-1].endswith("; 2 findings, named above.")
 
 
 def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_path):
@@ -316,8 +280,8 @@ def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_pa
     chat message.
     """
     (span,), events = READ["otlp-genai"][:1], READ["copilot-cli"]
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", [span, *events])])
-    assert (source.format, len(list(source.records())), len(source.findings)) == ("copilot-cli", len(events), 1)
+    (history,) = histories_at(lines(tmp_path / "a.jsonl", [span, *events]))
+    assert (history.format, len(history.records), len(history.findings)) == ("copilot-cli", len(events) + 1, 1)
     old = {"id": "s", "timestamp": "2025", "instructions": None}
     assert [detect([old, *each]) for each in (READ["claude-code"], RESPONSES)] == ["claude-code", "codex"]
     (tmp_path / "177").mkdir()
@@ -352,10 +316,10 @@ def mixture(at, path):
     at.shuffle(mixed)
     lines(path, [record for _, record in mixed])
     try:
-        sources = [source for source in open_sources([path]) if [*source.events()]]
+        sources = [history for history in histories_at(path) if history.events]
     except NotAHistory:
         return None
-    formats = {source.format for source in sources}
+    formats = {history.format for history in sources}
     for format in formats:
         objects = [each for each in mixed[:50] if type(each[1]) is dict]
         of_it = sum(is_of(format, *each) for each in objects)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import copy
 import json
-import pickle
-import shutil
 import sqlite3
 from contextlib import closing
 
 import pytest
 
-from foldlog._importing import import_source
+import foldlog as library
+from foldlog._archive.importing import Import
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     Message,
     Observation,
-    Retraction,
-    open_store,
 )
-from foldlog.formats import NotAHistory, encode, open_sources
+from foldlog.formats import NotAHistory
 from foldlog.projections import View
-from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.archive.imports import bytes_of, new_store
+from tests.foldlog.formats.reading import histories_at, reader_of, records_in
 from tests.foldlog.records import records_of
 
 OPENCODE = "opencode"
@@ -88,9 +86,9 @@ def database(path, records):
             opened.execute(
                 "INSERT INTO message VALUES (?, 'ses_1', ?, ?)", (message["info"]["id"], place, json.dumps(about))
             )
-            for part in message["parts"]:
+            for number, part in enumerate(message["parts"]):
                 held = {key: value for key, value in part.items() if key not in ("id", "sessionID", "messageID")}
-                row = (part["id"], message["info"]["id"], json.dumps(held))
+                row = (part.get("id", f"prt_{number}"), message["info"]["id"], json.dumps(held))
                 opened.execute("INSERT INTO part VALUES (?, ?, 'ses_1', ?)", row)
         opened.commit()
     return path
@@ -98,6 +96,24 @@ def database(path, records):
 
 IN_ORDER = [each for each in RECORDS if each["info"]["id"] in ("msg_1", "msg_2", "msg_3", "ses_1")]
 """A storage sorts its messages by their names."""
+_KEPT = ("id", "projectID")
+ABOUT = {
+    "info": {**{key: SESSION["info"][key] for key in _KEPT}, "time": {"created": SESSION["info"]["time"]["created"]}}
+}
+"""What OpenCode does not change of a session."""
+
+
+def as_read(records, *, whole=False):
+    """The records of an import: the session first, and without what changed in the turn of a user, but in an export."""
+    messages = [
+        {
+            **each,
+            "info": {key: value for key, value in each["info"].items() if whole or key != "summary" or value is True},
+        }
+        for each in records
+        if "parts" in each
+    ]
+    return [ABOUT, *messages]
 
 
 def test_every_part_is_what_the_model_was_shown():
@@ -191,9 +207,9 @@ def test_a_fork_has_copies_under_new_ids_which_count_once(foldlog, tmp_path):
 def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
     path = make(tmp_path / ("opencode.db" if make is database else "storage" if make is stored else "e.json"), IN_ORDER)
     before = path.read_bytes() if path.is_file() else None
-    (source,) = open_sources([tmp_path])
-    assert (source.name, source.format, source.findings) == ("ses_1", OPENCODE, [])
-    assert list(source.records()) == IN_ORDER
+    (history,) = histories_at(tmp_path)
+    assert (history.name, history.format, history.findings) == ("ses_1", OPENCODE, [])
+    assert history.records == as_read(IN_ORDER, whole=make is exported)
     assert foldlog("import", str(path)).status == 0
     assert before is None or (path.read_bytes() == before and not list(tmp_path.glob("opencode.db-*")))
     assert foldlog("list", "--long", "--json").document["conversations"][0]["title"] == "Files of the harbour"
@@ -204,119 +220,125 @@ def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
     older = stored(tmp_path / "storage", [MESSAGES[0], SESSION])
     (older / "message" / "ses_2").mkdir()
     (older / "session" / "prj_1" / "ses_2.json").write_text(json.dumps({**SESSION["info"], "id": "ses_2"}))
-    sources = list(open_sources([tmp_path]))
-    assert [(source.name, len(list(source.records()))) for source in sources] == [("ses_1", 4), ("ses_2", 1)]
+    histories = histories_at(tmp_path)
+    assert [(history.name, len(history.records)) for history in histories] == [("ses_1", 4), ("ses_2", 1)]
 
 
 def test_what_is_in_the_log_of_a_database_is_a_finding(tmp_path):
     database(tmp_path / "opencode.db", IN_ORDER)
     (tmp_path / "opencode.db-wal").write_bytes(b"x")
-    (source,) = open_sources([tmp_path / "opencode.db"])
-    assert len(list(source.records())) == 4
-    (finding,) = source.findings
-    assert finding.place.endswith("-wal")
-    assert "quit OpenCode" in finding.problem
+    (history,) = histories_at(tmp_path / "opencode.db")
+    assert len(history.records) == 4
+    (finding,) = history.findings
+    assert "opencode.db-wal: " in finding
+    assert "quit OpenCode" in finding
 
 
-def test_an_export_is_the_document_that_opencode_imports(foldlog, tmp_path):
+def test_an_export_is_given_back_byte_for_byte(tmp_path):
     path = exported(tmp_path / "a.json", RECORDS)
-    assert foldlog("import", "a.json").status == 0
-    assert foldlog("export", "ses_1", "--output", "b.json").status == 0
-    assert json.loads((tmp_path / "b.json").read_text()) == json.loads(path.read_text())
-    assert json.loads(foldlog("export", "ses_1").out) == json.loads(path.read_text())
+    with new_store() as store:
+        (history,) = histories_at(path, store=store)
+        assert bytes_of(store, history.name) == path.read_bytes()
 
 
 def test_an_export_whose_messages_name_no_session_has_the_name_of_its_session(tmp_path):
     messages = [{**each, "info": {**each["info"]}} for each in MESSAGES]
     for each in messages:
         del each["info"]["sessionID"]
-    (source,) = open_sources([exported(tmp_path / "a.json", [*messages, SESSION])], format=OPENCODE)
-    assert source.name == "ses_1"
+    (history,) = histories_at(exported(tmp_path / "a.json", [*messages, SESSION]), OPENCODE)
+    assert history.name == "ses_1"
 
 
 # -- growth -----------------------------------------------------------------------------------------------------------
-
-
-class Growing:
-    """A session that is imported again and again into one store."""
-
-    def __init__(self, path):
-        self._path, self.store = path, open_store("memory:")
-
-    def imported(self, *records):
-        exported(self._path, records)
-        (source,) = open_sources([self._path])
-        added = import_source(self.store, source).added
-        events = list(self.store.events("ses_1"))
-        assert list(encode(events, OPENCODE)) == list(records)
-        fresh = View.from_events(list(source.events())).to_messages()
-        assert View.from_events(events).to_messages() == fresh
-        for version in range(len(events)):
-            View.from_events(events[:version]).to_messages()
-        return added
 
 
 def session(**info):
     return {"info": {**SESSION["info"], **info}}
 
 
-def test_a_part_that_is_written_again_takes_the_place_of_the_earlier_one(tmp_path):
-    growing = Growing(tmp_path / "a.json")
-    first = asked(1)
-    assert growing.imported(first, answer(2, call("ls")), session()) == 4
-    assert growing.imported(first, answer(2, call("ls")), session()) == 0
-    # a retraction, the call with its result, and the session
-    assert growing.imported(first, answer(2, call("ls", "a.py")), session(title="New")) == 4
-    assert growing.imported(first, answer(2, call("ls", "a.py")), session(title="New")) == 0
-    # pure growth: a retraction of the session, the new message, the session
-    assert growing.imported(first, answer(2, call("ls", "a.py")), asked(3), session(title="Newer")) == 3
-    pruned = answer(2, call("ls", "a.py", time={"compacted": 1}))
-    assert growing.imported(first, pruned, asked(3), session(title="Newer")) == 5
-    assert growing.imported(first, session(title="Newer")) == 2
+def said_in(history):
+    return [each["content"] for each in View.from_events(history.events).to_messages()]
 
 
-def test_a_compaction_in_a_session_that_was_rewritten_forgets_what_stands(tmp_path):
-    growing = Growing(tmp_path / "a.json")
-    growing.imported(asked(1), answer(2, call("ls")), session())
-    question = {"info": {"id": "msg_3", "sessionID": "ses_1", "role": "user"}, "parts": [{"type": "compaction"}]}
-    summary = answer(4, {"type": "text", "text": "Summary"}, summary=True, finish="stop")
-    growing.imported(asked(1), answer(2, call("ls", "a.py")), question, summary, asked(5, "next"), session())
-    messages = View.from_events(list(growing.store.events("ses_1"))).to_messages()
-    assert [part["text"] for each in messages for part in each["content"]] == ["Summary", "next"]
+def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(tmp_path, foldlog):
+    path = tmp_path / "opencode.db"
+    first, answered = asked(1, "one"), answer(2, call("ls", "a.py"))
+    with new_store() as store:
+        database(path, [first, answered, session(title="New session - 2026-03-01T10:00:00.000Z")])
+        (before,) = histories_at(path, store=store)
+        path.unlink()
+        summed = {**first, "info": {**first["info"], "summary": {"title": "x", "diffs": []}}}
+        changed = session(title="Gulls", time={"created": 1767225600000, "updated": 1})
+        database(path, [summed, answered, asked(3, "three"), changed])
+        (grown,) = histories_at(path, store=store)
+        assert (before.added, grown.added, grown.name) == (3, 1, "ses_1")
+        assert grown.events[: len(before.events)] == before.events
 
 
-def test_a_session_that_was_reverted_shows_what_is_before_it_and_goes_on(tmp_path):
-    growing = Growing(tmp_path / "a.json")
-    reverted = session(revert={"messageID": "msg_3"})
-    growing.imported(asked(1, "one"), answer(2, call("ls", "a.py")), asked(3, "three"), reverted)
-    messages = View.from_events(list(growing.store.events("ses_1"))).to_messages()
-    assert [each["role"] for each in messages] == ["user", "assistant", "tool"]
-    growing.imported(asked(1, "one"), answer(2, call("ls", "a.py")), asked(5, "five"), session())
+def test_the_title_that_a_session_has_now_is_listed_before_and_after_its_first_use(tmp_path, foldlog):
+    path = tmp_path / "opencode.db"
+
+    def title():
+        return foldlog("list", "--long", "--json").document["conversations"][0]["title"]
+
+    for number, (named, told) in enumerate((("New session - 2026-03-01T10:00", "one"), ("Gulls", "Gulls"))):
+        path.unlink(missing_ok=True)
+        database(path, [asked(1, "one"), session(title=named)])
+        assert foldlog("import", path).status == 0
+        assert title() == told, number
+    assert foldlog("log", "ses_1").status == 0
+    assert title() == "Gulls"
 
 
-def test_a_session_of_which_half_is_written_takes_nothing_back(tmp_path):
-    growing = Growing(tmp_path / "a.json")
-    growing.imported(asked(1), answer(2, call("ls", "a.py")), asked(3), answer(4, call("pwd")), session())
-    text = (tmp_path / "a.json").read_text()
-    (tmp_path / "a.json").write_text(text[: text.index("msg_3")])
-    (source,) = open_sources([tmp_path / "a.json"])
-    assert import_source(growing.store, source).added == 0
-    assert source.findings
+def test_a_message_that_was_being_written_is_completed_and_a_used_one_is_a_fork(tmp_path):
+    path = tmp_path / "opencode.db"
+    begun, done = answer(2, call("ls")), answer(2, call("ls", "a.py"))
+    with new_store() as unused, new_store() as used:
+        for store, name in ((unused, "ses_1"), (used, "ses_1@2")):
+            path.unlink(missing_ok=True)
+            database(path, [asked(1), begun, session()])
+            if store is used:
+                histories_at(path, store=store)
+            else:
+                assert [one.added for one in Import(store, [path])] == [3]
+            path.unlink()
+            database(path, [asked(1), done, session()])
+            (history,) = histories_at(path, store=store)
+            state = history.records[2]["parts"][0]["state"]
+            assert (history.name, state) == (name, done["parts"][0]["state"])
+
+
+def test_a_session_that_was_reverted_shows_what_is_before_it_and_goes_on_in_a_fork(tmp_path):
+    path = tmp_path / "a.json"
+    messages = [asked(1, "one"), answer(2, call("ls", "a.py")), asked(3, "three")]
+    with new_store() as store:
+        (reverted,) = histories_at(exported(path, [*messages, session(revert={"messageID": "msg_3"})]), store=store)
+        roles = [each["role"] for each in View.from_events(reverted.events).to_messages()]
+        assert roles == ["user", "assistant", "tool"]
+        (gone_on,) = histories_at(exported(path, [*messages[:2], asked(5, "five"), session()]), store=store)
+        assert (gone_on.name, said_in(gone_on)[-1]) == ("ses_1@3", "five")
+
+
+def test_an_export_of_which_half_is_written_is_refused(tmp_path):
+    path = exported(tmp_path / "a.json", RECORDS)
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(NotAHistory, match="the file ends in the middle of a value"):
+        histories_at(path)
 
 
 def test_a_sub_agent_names_the_session_that_started_it():
-    assert read(asked(1), session(parentID="ses_0"))[0].meta == {"parent": "ses_0"}
+    assert read(session(parentID="ses_0", title=""), asked(1))[0].meta == {"parent": "ses_0"}
 
 
 def test_one_file_of_a_storage_and_another_database_are_refused_by_name(tmp_path):
     (tmp_path / "msg_1.json").write_text(json.dumps(MESSAGES[0]["info"]))
     with pytest.raises(NotAHistory, match="import its folder storage"):
-        open_sources([tmp_path / "msg_1.json"])
+        histories_at(tmp_path / "msg_1.json")
     with closing(sqlite3.connect(tmp_path / "o.db")) as other:
         for table in ("session", "message", "part"):
             other.execute(f"CREATE TABLE {table} (id)")
     with pytest.raises(NotAHistory, match="is a SQLite database"):
-        open_sources([tmp_path / "o.db"])
+        histories_at(tmp_path / "o.db")
 
 
 def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
@@ -325,50 +347,11 @@ def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
         opened.execute("UPDATE part SET data = '{' WHERE id = 'prt_2_02'")
         opened.execute("UPDATE message SET data = NULL WHERE id = 'msg_1'")
         opened.commit()
-    (source,) = open_sources([path])
-    assert [len(record.get("parts", ())) for record in source.records()] == [len(MESSAGES[1]["parts"]) - 1, 7, 0]
-    assert [finding.place for finding in source.findings] == [f"{path}, message msg_1", f"{path}, part prt_2_02"]
-
-
-def cut_in_storage(path):
-    (path / "part" / "msg_2" / "prt_2_02.json").write_text('{"id": "prt')
-
-
-def cut_in_database(path):
-    with closing(sqlite3.connect(path)) as opened:
-        opened.execute("UPDATE part SET data = substr(data, 1, 9) WHERE id = 'prt_2_02'")
-        opened.commit()
-
-
-@pytest.mark.parametrize("make, cut", [(stored, cut_in_storage), (database, cut_in_database)])
-def test_a_damaged_part_leaves_its_stored_message_in_its_place(make, cut, tmp_path, foldlog):
-    *messages, last, about = copy.deepcopy(IN_ORDER)
-    for _ in range(2):  # it stays marked
-        cut(make(tmp_path / "first", copy.deepcopy(IN_ORDER)))
-        assert "prt_2_02" in foldlog("import", tmp_path / "first", "--db", "other.db").err
-        assert "incomplete" in foldlog("attributes", "ses_1", "--db", "other.db").out
-        with open_store("other.db") as store:
-            rest = {**IN_ORDER[1], "parts": [each for each in IN_ORDER[1]["parts"] if each["id"] != "prt_2_02"]}
-            assert list(encode(store.events("ses_1"), "opencode")) == [IN_ORDER[0], rest, *IN_ORDER[2:]]
-        shutil.rmtree(tmp_path / "first") if make is stored else (tmp_path / "first").unlink()
-    for name, records, is_cut, events in [
-        ("whole", [*messages, about], False, None),
-        ("damaged", [*messages, about], True, [*messages, about]),
-        ("damaged, and grown", [*messages, last, about], True, IN_ORDER),
-        ("whole again", IN_ORDER, False, IN_ORDER),
-    ]:
-        path = tmp_path / "opencode.db" if make is database else tmp_path / "storage"
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        make(path, copy.deepcopy(records))
-        if is_cut:
-            cut(path)
-        done = foldlog("import", path)
-        assert (done.status, "prt_2_02" in done.err) == (0, is_cut), name
-        with open_store("foldlog.db") as store:
-            assert list(encode(store.events("ses_1"), "opencode")) == (events or records), name
-            taken = [event for event in store.events("ses_1") if isinstance(event, Retraction)]
-        assert len(taken) == (name in ("damaged, and grown", "whole again")), name  # the session is at the end
-        assert "incomplete" not in foldlog("attributes", "ses_1").out
+    (history,) = histories_at(path)
+    counts = [len(record.get("parts", ())) for record in history.records]
+    assert counts == [0, len(MESSAGES[1]["parts"]) - 1, 7]
+    places = [finding.partition(": ")[0] for finding in history.findings]
+    assert places == [f"{path}, message msg_1", f"{path}, part prt_2_02"]
 
 
 def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
@@ -377,9 +360,8 @@ def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
     for text in (session.read_bytes(), None, session.read_bytes()):
         session.write_bytes(text) if text else session.unlink()
         assert foldlog("import", path).status == (0 if text else 2)
-        with open_store("foldlog.db") as store:
-            assert list(encode(store.events("ses_1"), "opencode")) == IN_ORDER
-            assert [row.id for row in store.conversations()] == ["ses_1"]
+        (row,) = foldlog("list", "--json").document["conversations"]
+        assert row["conversation"] == "ses_1"
 
 
 def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(tmp_path, foldlog):
@@ -395,17 +377,8 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imp
 def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
     stored(tmp_path / "storage", IN_ORDER)
     (tmp_path / "opencode.db").write_bytes(b"SQLite format 3\0 and no more")
-    (source,) = open_sources([tmp_path / "storage"])
-    assert list(source.records()) == IN_ORDER
-
-
-def test_another_process_can_read_a_session(tmp_path):
-    exported(tmp_path / "a.json", IN_ORDER)
-    stored(tmp_path / "storage", IN_ORDER)
-    database(tmp_path / "o.db", IN_ORDER)
-    assert len(list(open_sources([tmp_path]))) == 3
-    for source in open_sources([tmp_path]):
-        assert list(pickle.loads(pickle.dumps(source)).records()) == IN_ORDER
+    (history,) = histories_at(tmp_path / "storage")
+    assert history.records == as_read(IN_ORDER)
 
 
 # -- OpenCode 2 -------------------------------------------------------------------------------------------------------
@@ -477,11 +450,12 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
     upgraded(path, [("fork_1", "assistant", OF_2[2][2]), ("fork_2", "user", "{")], session="ses_2")
     done = foldlog("import", path)
     assert (done.status, done.err.count("session_message fork_2")) == (0, 1)
-    assert "\n0 events of 2 conversations added" in foldlog("import", path).out
-    with open_store("foldlog.db") as store:
-        events = list(store.events("ses_1"))
-        assert sum(isinstance(event, Retraction) for event in events) == 1  # of the session, at the end
-        assert list(encode(events, OPENCODE))[:3] == IN_ORDER[:3]
+    assert "\n0 records of 2 conversations added" in foldlog("import", path).out
+    with library.open("foldlog.db") as opened:
+        records = records_in(opened.store, "ses_1")
+        assert records[:4] == as_read(IN_ORDER)
+        assert len(records) == 4 + len(OF_2)
+        events = list(opened["ses_1"].events())
         said = View.from_events(events).to_messages()[-7:]
         assert [each["role"] for each in said] == ["user", "assistant", *["tool"] * 3, "user", "assistant"]
         assert [part.get("text") for part in said[0]["content"]] == ["be brief", "look", "a.txt\n\nhello", None]
@@ -502,7 +476,7 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
 
 
 def test_a_database_of_opencode_2_alone_is_read_and_its_summary_is_a_condensation(tmp_path):
-    (source,) = open_sources([upgraded(tmp_path / "o.db", [*OF_2, SUMMED])])
-    (condensation,) = (event for event in source.events() if isinstance(event, CondensationAction))
+    (history,) = histories_at(upgraded(tmp_path / "o.db", [*OF_2, SUMMED]))
+    (condensation,) = (event for event in history.events if isinstance(event, CondensationAction))
     assert condensation.metadata == {"reason": "tokens"}
-    assert [each["content"] for each in View.from_events(list(source.events())).to_messages()] == ["Sum\nhalf"]
+    assert [each["content"] for each in View.from_events(history.events).to_messages()] == ["Sum\nhalf"]

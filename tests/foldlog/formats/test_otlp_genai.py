@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import permutations
-from unittest.mock import Mock
 
 import pytest
 
-from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, Store, SystemMessage, open_store
-from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
+import foldlog
+from foldlog._archive.importing import SourceRefused
+from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, SystemMessage
+from foldlog.formats import NotAHistory, decode, detect, encode
 from foldlog.projections import View
-from tests.how_many import some
+from tests.foldlog.archive.imports import bytes_of, new_store
+from tests.foldlog.formats.reading import histories_at
 
 NAME = "otlp-genai"
 
@@ -92,21 +91,19 @@ SPANS = [
 ]  # fmt: skip
 
 
-def opened(folder, *requests, name="traces.jsonl"):
+def opened(folder, *requests, name="traces.jsonl", store=None):
     path = folder / name
     path.write_text("".join(f"{json.dumps(each)}\n" for each in requests))
-    return list(open_sources([path]))
+    return histories_at(path, store=store)
 
 
 def read(folder, *requests):
-    (source,) = opened(folder, *requests)
-    events, records = list(source.events()), list(source.records())
-    assert source.findings == []
-    assert list(encode(decode(records, NAME), NAME)) == records
-    assert detect(records) == NAME
-    again = list(opened(folder, *records))
-    assert [list(each.records()) for each in again] == [records]
-    return events
+    (history,) = opened(folder, *requests)
+    assert history.findings == []
+    assert detect(history.records) == NAME
+    (again,) = opened(folder, *history.records)
+    assert again.records == history.records
+    return history.events
 
 
 def texts(events):
@@ -148,117 +145,47 @@ def test_what_a_span_no_longer_sends_is_taken_back(tmp_path):
     assert texts(events[:9])[-1] == "9 km"
 
 
-@pytest.mark.parametrize("place", range(4))
-def test_a_line_that_is_cut_takes_nothing_back_and_each_conversation_of_its_file_says_so(tmp_path, foldlog, place):
+def test_a_line_that_is_cut_is_a_finding_of_each_conversation_of_its_file(tmp_path):
     other = chat("d1", 1, [said("user", "x")], [said("assistant", "y")], trace="77")
     rows = [json.dumps(request(each)) for each in (*SPANS, other)]
-    cut = [row[:-9] if number == place else row for number, row in enumerate(rows)]
     path = tmp_path / "traces.jsonl"
-    path.write_text("\n".join(cut))
-    foldlog("import", "traces.jsonl")  # before any of it is stored
-    for lines in (rows, cut, rows):
-        path.write_text("\n".join(lines))
-        ran = foldlog("import", "traces.jsonl", "--json")
-        there = foldlog("list", "--long", "--json").document["conversations"]
-        assert (ran.status, [each["conversation"] for each in ran.document["imported"]]) == (0, ["5b8e", "77"])
-        assert [each["findings_count"] for each in ran.document["imported"]] == [int(lines is cut)] * 2
-        assert {"incomplete" in each["attributes"] for each in there} == {lines is cut}
-        with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
-            assert list(encode(store.events("5b8e"), NAME)) == [request(each) for each in SPANS]
-            assert list(encode(store.events("77"), NAME)) == [request(other)]
+    path.write_text("\n".join([rows[0], rows[1][:-9], *rows[2:]]))
+    one, two = histories_at(path)
+    assert (one.records, two.records) == (
+        [request(SPANS[number]) for number in (0, 2, 3)],
+        [request(other)],
+    )
+    assert [len(each.findings) for each in (one, two)] == [1, 1]
+    assert f"{path}:2" in one.findings[0]
 
 
-def test_a_span_that_comes_later_does_not_bring_back_what_was_redacted(tmp_path, foldlog, monkeypatch):
+def test_a_file_that_grows_adds_its_new_spans_and_the_span_of_an_agent_comes_when_it_ended(tmp_path):
+    early = [SPANS[0], SPANS[2]]
+    with new_store() as store:
+        (before,) = opened(tmp_path, request(*early), store=store)
+        (grown,) = opened(tmp_path, request(*early), request(SPANS[3]), store=store)
+        assert (before.added, grown.added, grown.name) == (2, 1, before.name)
+        assert grown.events[: len(before.events)] == before.events
+        (late,) = opened(tmp_path, request(*SPANS), store=store)  # a span between those that are here
+        assert late.name == f"{before.name}@1"
+        assert texts(late.events) == texts(read(tmp_path, request(*SPANS)))
+
+
+def test_no_span_is_imported_that_repeats_what_was_redacted(tmp_path):
     secret = "the key is under the third stone"
     first = chat("c1", 2, [said("user", secret)], [said("assistant", "I will not tell.")])
-    second = chat("c2", 4, [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")], [])
-    third = chat("c3", 5, [said("system", "new words"), said("user", secret)], [])
     path = tmp_path / "traces.jsonl"
-
-    def imported(*spans):
-        path.write_text("".join(f"{json.dumps(request(each))}\n" for each in spans))
-        return foldlog("import", "traces.jsonl")
-
-    imported(first)
-    foldlog("redact", "5b8e", "0", "--reason", "asked to", "--yes")
-    with monkeypatch.context() as interrupted:  # before the record is taken
-        interrupted.setattr("foldlog._importing.known.redact", Mock(side_effect=KeyboardInterrupt))
-        assert imported(first, second).status == 130
-    assert "does not keep 1 record that may repeat what was redacted, of events" in imported(first, second).err
-    assert secret not in foldlog("export", "5b8e").out
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
-        assert secret not in repr([*store.events("5b8e")])
-        assert [each for each in texts(store.events("5b8e")) if each == "so?"]
-    assert "redacted" not in imported(first, second).err
-    assert "say what was redacted: " in imported(first, second, third).err
-    assert foldlog("verify").status == 0
-
-
-def test_a_span_that_comes_later_to_a_fork_does_not_bring_back_what_was_redacted_before_it(tmp_path, foldlog):
-    secret = "the key is under the third stone"
-    first = chat("c1", 2, [said("user", secret)], [said("assistant", "I will not tell.")])
-    second = chat("c2", 4, [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")], [])
-    path = tmp_path / "traces.jsonl"
-    path.write_text(f"{json.dumps(request(first))}\n")
-    foldlog("import", "traces.jsonl")
-    foldlog("redact", "5b8e", "0", "--reason", "asked to", "--yes")
-    foldlog("fork", "5b8e", "f")
-    path.write_text("".join(f"{json.dumps(request(each))}\n" for each in (first, second)))
-    ran = foldlog("import", "traces.jsonl", "--conversation", "f")
-    assert "does not keep 1 record that may repeat what was redacted, of events" in ran.err
-    assert secret not in foldlog("export", "f").out
-    assert foldlog("verify").status == 0
-
-
-@pytest.mark.parametrize("event", [0, 2, 3])
-def test_after_a_redaction_a_conversation_of_several_files_grows_by_one_file_with_all_of_them(tmp_path, foldlog, event):
-    told = [
-        said("user", "the cove"),
-        said("assistant", "the reef"),
-        said("user", "the cape"),
-        said("assistant", "the port"),
-    ]
-    files = [json.dumps(request(chat(f"c{at}", at, told[:at], [told[at]]))) + "\n" for at in (1, 3)]
-    for number, each in enumerate(files):
-        (tmp_path / f"t{number}.jsonl").write_text(each)
-    foldlog("import", ".")
-    foldlog("redact", "5b8e", str(event), "--reason", "asked to", "--yes")
-    assert foldlog("import", ".").status == 0
-    later = chat("c5", 5, [*told, said("user", "so?")], [said("assistant", "the sound")])
-    (tmp_path / "t2.jsonl").write_text(json.dumps(request(later)))
-    refused = foldlog("import", ".")
-    assert (refused.status, "put all its files into one and import that" in refused.err) == (1, True)
-    assert "the sound" not in foldlog("log", "5b8e").out
-    (tmp_path / "all.jsonl").write_text("".join((*files, json.dumps(request(later)))))
-    assert foldlog("import", "all.jsonl").status == foldlog("import", ".").status == 0
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
-        assert texts(store.events("5b8e")) == [
-            *("[redacted]" if at == event else each["parts"][0]["content"] for at, each in enumerate(told)),
-            *("so?", "the sound"),
-        ]
-    written = foldlog("export", "5b8e").out
-    assert [each["parts"][0]["content"] in written for each in told] == [at != event for at in range(4)]
-
-
-@pytest.mark.parametrize("order", some(permutations(range(3)), 3))
-def test_a_conversation_of_several_files_is_one_in_whatever_order_they_come(tmp_path, foldlog, order):
-    more = chat("c3", 6, [ASKED, AGAIN, *RESULTS, DONE, said("user", "so?")], [said("assistant", "so.")],
-                system_instructions=INSTRUCTIONS, **USAGE)  # fmt: skip
-    spans = [*SPANS, more]
-    files = spans[:2], spans[1:3], spans[3:]
-    with Store(MemoryRecorder()) as store:
-        for _ in range(2):
-            for number in order:
-                (source,) = opened(tmp_path, *map(request, files[number]), name=f"{number}.jsonl")
-                import_source(store, source)
-        assert list(encode(store.events("5b8e"), NAME)) == [*map(request, spans)]
-        events = list(store.events("5b8e"))
-        assert texts(events) == texts(read(tmp_path, *map(request, spans)))
-    (tmp_path / "traces.jsonl").unlink()
-    for _ in range(3):
-        assert foldlog("import", ".").status == 0
-        (one,) = foldlog("list", "--long", "--json").document["conversations"]
-        assert (one["spent"]["calls"], one["spent"]["prompt_tokens"]) == (3, 60)
+    with foldlog.open("memory:") as histories:
+        path.write_text(f"{json.dumps(request(first))}\n")
+        (history,) = histories.import_(path)
+        history.redact(0, reason="asked to")
+        told = [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")]
+        with path.open("a") as file:
+            file.write(f"{json.dumps(request(chat('c2', 4, told, [])))}\n")
+        with pytest.raises(SourceRefused, match="its records repeat what earlier ones say"):
+            histories.import_(path)
+        assert secret not in repr([*history.events()])
+        assert secret.encode() not in bytes_of(histories.store, history.id)
 
 
 def test_a_conversation_has_its_traces_and_an_agent_that_was_called_is_apart(tmp_path):
@@ -274,8 +201,8 @@ def test_a_conversation_has_its_traces_and_an_agent_that_was_called_is_apart(tmp
     other = span("http", 1, trace="99")
     main, sub = opened(tmp_path, request(*first, *nested, other), request(later))
     assert (main.name, sub.name) == ("conv", "conv/sub")
-    assert texts(main.events())[-2:] == ["so?", "so."]
-    assert texts(sub.events()) == ["deep", "very"]
+    assert texts(main.events)[-2:] == ["so?", "so."]
+    assert texts(sub.events) == ["deep", "very"]
 
 
 @pytest.mark.parametrize(
@@ -373,18 +300,16 @@ LLM = {
 )
 def test_exports_of_langfuse_and_phoenix_are_spans(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
-    (source,) = open_sources([tmp_path / "a.json"])
-    assert (source.format, source.name) == (NAME, "s-1" if "s-1" in text else "t")
-    asked, called, answered, reply, *_ = events = list(source.events())
+    (history,) = histories_at(tmp_path / "a.json")
+    assert (history.format, history.name) == (NAME, "s-1" if "s-1" in text else "t")
+    asked, called, answered, reply, *_ = history.events
     assert [each.content for each in (asked, answered, reply)] == ["far?", "9 km", "9 km"]
     assert (called.tool, called.call_id, answered.cause) == ("measure", "k", 1)
     assert (reply.meta["model"], reply.meta["cost"]) == ("m-2", 0.5)
     assert reply.meta["usage"]["prompt_tokens"] + reply.meta["usage"]["completion_tokens"] == 10
-    assert (source.findings, asked.timestamp.isoformat()) == ([], "2026-03-01T10:00:00+00:00")
-    records = list(source.records())
-    assert list(encode(events, NAME)) == records
-    (again,) = opened(tmp_path, *records)
-    assert list(again.records()) == records
+    assert (history.findings, asked.timestamp.isoformat()) == ([], "2026-03-01T10:00:00+00:00")
+    (again,) = opened(tmp_path, *history.records)
+    assert again.records == history.records
 
 
 def test_spans_of_phoenix_are_read(tmp_path):
@@ -423,7 +348,7 @@ def test_spans_of_one_trace_are_of_the_conversations_that_they_or_those_above_th
         *(named(f"of-{own}", 13, None, f"inner-{own}", trace="2") for own in "cd"),
     ]
     found = {
-        each.name: texts(each.events()) for each in opened(tmp_path, request(*spans, *called, named("none", 20, None)))
+        each.name: texts(each.events) for each in opened(tmp_path, request(*spans, *called, named("none", 20, None)))
     }
     of = {name: [f"asked of {name}", f"told by {name}"] for name in ("bob", "deep", "none", "of-c", "of-d")}
     assert found == {"a": of["deep"], "b": of["bob"], "5b8e": of["none"], "c/inner-c": of["of-c"], "d": of["of-d"]}
@@ -452,27 +377,6 @@ def test_an_agents_span_tells_what_those_below_it_do_not(tmp_path, below, shown,
     events = read(tmp_path, request(span("agent", 1, ends=5, **AGENT, **TOLD), *below))
     assert texts(events) == shown
     assert [each.meta["usage"]["prompt_tokens"] for each in events if "usage" in each.meta] == tokens
-
-
-def test_spans_below_an_agents_that_come_later_than_it_are_not_counted_twice(tmp_path, foldlog):
-    agent = span("agent", 1, ends=5, **AGENT, **TOLD)
-    below = span("c", 2, parent="agent", operation__name="chat", **USAGE)
-    for spans, tokens in (([agent], 50), ([below, agent], 20), ([agent], 20)):
-        (tmp_path / "traces.jsonl").write_text("\n".join(json.dumps(request(each)) for each in spans))
-        assert foldlog("import", "traces.jsonl").status == 0
-        (one,) = foldlog("list", "--long", "--json").document["conversations"]
-        assert (one["spent"]["calls"], one["spent"]["prompt_tokens"]) == (1, tokens)
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
-        assert texts(store.events("5b8e")) == ["how far?", "9 km"]
-
-
-def test_what_an_agents_span_told_is_taken_back_when_later_calls_below_it_tell_it(tmp_path, foldlog):
-    spans = span("agent", 1, ends=5, **AGENT, **TOLD), chat("c", 6, [said("user", "so?")], [], parent="agent")
-    for number in (1, 2, 2):
-        (tmp_path / "traces.jsonl").write_text("\n".join(json.dumps(request(each)) for each in spans[:number]))
-        assert foldlog("import", "traces.jsonl").status == 0
-    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
-        assert (texts(store.events("5b8e")), store.version("5b8e")) == (["so?"], 6)
 
 
 def of_phoenix(**attributes):
@@ -520,23 +424,23 @@ def test_the_cost_of_a_reply_has_several_names(tmp_path, key):
     assert read(tmp_path, request(one))[-1].meta["cost"] == 0.25
 
 
-def test_what_no_rule_reads_of_a_message_is_a_finding(tmp_path, foldlog):
-    given = (
-        phoenix(0, role="user", content="which?", mood="odd"),
-        phoenix(0, "output", role="assistant", content="That."),
-    )
-    (tmp_path / "t.json").write_text(json.dumps(request(of_phoenix(**given[0], **given[1]))))
-    ran = foldlog("import", "t.json", "--strict")
-    assert (ran.status, "a message of which nothing reads 'mood'" in ran.err) == (1, True)
+def test_what_no_rule_reads_of_a_message_is_a_finding():
+    asked = phoenix(0, role="user", content="which?", mood="odd")
+    replied = phoenix(0, "output", role="assistant", content="That.")
     told = [
         {"role": "user", "content": [{"type": "text", "text": "so?"}]},
         {**said("assistant", "so."), "tool_calls": [1]},
         said("critic", "no."),
     ]
-    (source,) = opened(tmp_path, request(chat("c", 1, told, [])))
-    assert texts(source.events()) == ["so?", "so.", "no."]
-    assert [each.source for each in source.events()][:3] == ["user", "agent", "environment"]
-    assert [str(each).partition("nothing reads ")[2] for each in source.findings] == ["'tool_calls'", "'role'"]
+    found = []
+    odd = [request(of_phoenix(**asked, **replied))]
+    list(decode(odd, NAME, findings=found.append))
+    events = list(decode([request(chat("c", 1, told, []))], NAME, findings=found.append))
+    assert texts(events) == ["so?", "so.", "no."]
+    assert [event.source for event in events][:3] == ["user", "agent", "environment"]
+    assert [each.problem for each in found] == [
+        f"has a message of which nothing reads {what!r}" for what in ("mood", "tool_calls", "role")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -553,4 +457,4 @@ def test_spans_without_messages_and_other_telemetry_are_refused(tmp_path, text, 
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(NotAHistory, match=what):
-        list(open_sources([path]))
+        histories_at(path)

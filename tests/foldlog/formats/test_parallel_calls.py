@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
+import foldlog
 from foldlog.adapters._shared import shown_records
 from foldlog.eventstore import Action, DocumentChanges, Message, Observation, SystemMessage
-from foldlog.formats import FORMATS, Encoder, decode, encode
+from foldlog.formats import Encoder, decode
+from tests.foldlog.formats.writing import written
 
 HISTORIES = {
     "two": ("?k1 ?k2 =k1 =k2", ["?k1 ?k2 =k1 =k2"]),
@@ -82,20 +83,13 @@ def items(calls, results):
     return [[each] for each in (*calls, *results)]
 
 
-def in_turn(calls, results):
-    """A record for each, a result after its call, which it does not name."""
-    return [[each] for each in sorted((*calls, *results), key=lambda each: (each[1:], each[0] == "="))]
-
-
 SHAPES = {
-    each_result: ("openai-chat", "swe-agent", "inspect-eval", "langchain", "pi", "copilot-cli"),
+    each_result: ("openai-chat", "langchain"),
     all_results: ("anthropic-messages", "pydantic-ai", "google-adk", "agent-framework", "strands"),
-    one_message: ("claude-ai", "gemini-cli", "opencode", "atif"),
+    one_message: ("atif",),
     items: ("openai-responses",),
-    in_turn: ("aider", "chatgpt"),
 }
-LOGS = ("claude-code", "codex", "openhands-v0", "openhands-v1")
-"""Logs with a line for each event, as it happened. The lines of calls name their reply, or stand side by side."""
+MESSAGES = [name for names in SHAPES.values() for name in names]
 
 
 def expected_of(history, shape):
@@ -107,12 +101,11 @@ def expected_of(history, shape):
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names])
 def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, shape, history):
-    written = map(told, encode(events_of(HISTORIES[history][0]), format))
-    expected = (record for record in expected_of(history, shape) if format != "aider" or record != [">rule"])
-    assert list(map(sorted, filter(None, written))) == list(map(sorted, expected))
+    records = map(told, written(events_of(HISTORIES[history][0]), format))
+    assert list(map(sorted, filter(None, records))) == list(map(sorted, expected_of(history, shape)))
 
 
-@pytest.mark.parametrize("format", sorted({*FORMATS} - {*LOGS, "aider", "otlp-genai"}))
+@pytest.mark.parametrize("format", MESSAGES)
 def test_a_call_without_a_result_holds_few_messages_back(format):
     encoder = Encoder(format)
     call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
@@ -127,68 +120,58 @@ def test_a_call_without_a_result_holds_few_messages_back(format):
 @pytest.mark.parametrize("history", HISTORIES)
 def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
     events = list(events_of(HISTORIES[history][0]))
-    *_, last = encode([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
+    *_, last = written([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
     assert told(last) == list(dict.fromkeys(each for record in expected_of(history, all_results) for each in record))
 
 
-@pytest.mark.parametrize("format", LOGS)
-def test_each_line_of_a_call_names_its_reply(format):
+def test_each_line_of_a_call_names_its_reply():
     steps = HISTORIES["one reply after the other"][0].split()
-    lines = list(encode(events_of(" ".join(steps)), format))
+    lines = written(events_of(" ".join(steps)), "openhands-v1")
     assert [told(line) for line in lines if told(line)] == [[step] for step in (">go", *steps)]
-    if format != "codex":  # its server reads which items stand side by side
-        named = [re.findall(r'"(r[14])"', json.dumps(line)) for line in lines if "?" in str(told(line))]
-        assert named == [["r1"], ["r1"], ["r4"], ["r4"]]
+    named = [re.findall(r'"(r[14])"', json.dumps(line)) for line in lines if "?" in str(told(line))]
+    assert named == [["r1"], ["r1"], ["r4"], ["r4"]]
 
 
 @pytest.mark.parametrize("format", SHAPES[all_results])
 def test_the_results_of_imported_calls_are_one_message(format):
-    steps = "?k1 ?k2 =k2 =k1"
-    imported = list(decode(list(encode(events_of(steps[:7]), format)), format))
-    calls = {each.call_id: each.id for each in imported if isinstance(each, Action)}
-    results = [
-        Observation(id=len(imported) + place, tool="run", content=f"gives {name}", call_id=name, cause=calls[name])
-        for place, name in enumerate(("k2", "k1"))
-    ]
-    *_, calling, answering = encode([*imported, *results], format)
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(written(events_of("?k1 ?k2"), format), format=format)
+        for name in ("k2", "k1"):
+            history.append(Observation(tool="run", content=f"gives {name}", call_id=name))
+        *_, calling, answering = written(history.events(), format, history._stored_records())
     assert [told(calling), told(answering)] == [["?k1", "?k2"], ["=k2", "=k1"]]
 
 
-@pytest.mark.parametrize("format", sorted({*FORMATS} - {"aider", "codex", "otlp-genai"}))
+@pytest.mark.parametrize("format", [*MESSAGES, "openhands-v1"])
 def test_each_call_is_read_back_with_its_result_and_its_reply(format):
     steps = HISTORIES["one reply after the other"][0]
-    read = list(decode(list(encode(events_of(steps), format)), format))
+    read = list(decode(list(written(events_of(steps), format)), format))
     calls = {told(str(each.arguments))[0][1:]: each for each in read if isinstance(each, Action)}
     for each in (each for each in read if isinstance(each, Observation)):
         call = calls[re.search("gives (..)", str(each.content))[1]]
         assert each.cause == call.id or (each.cause is None and each.call_id == call.call_id)
-    if format not in SHAPES[in_turn] and format != "openai-responses":
+    if format != "openai-responses":
         replies = [calls[name].response_id for name in ("k1", "k2", "k4", "k5")]
         assert replies[0] == replies[1] != replies[2] == replies[3]
 
 
-@pytest.mark.parametrize("format", ["strands", "google-adk", "anthropic-messages", "langchain", "gemini-cli", "atif"])
+@pytest.mark.parametrize("format", ["strands", "google-adk", "anthropic-messages", "langchain", "atif"])
 @pytest.mark.parametrize("text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"invalid_arguments": "of a"})])
 def test_a_call_is_given_an_object_where_the_sdk_takes_no_text(format, text, given):
     (call,) = (
         each
-        for each in decode(list(encode([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format)
+        for each in decode(list(written([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format)
         if isinstance(each, Action)
     )
     assert call.arguments == given
 
 
-def test_every_format_is_here():
-    assert {*LOGS, "otlp-genai", *(name for names in SHAPES.values() for name in names)} == set(FORMATS)
-
-
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
 def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
-    records = list(encode(events_of("?k1 ?k2 =k1 =k2"), format))
-    events = list(decode(records, format))
-    shown = [each for each in events if isinstance(each, Action | Observation)]
-    history = SimpleNamespace(events=lambda start, stop: events[start:stop])
-    assert [list(map(told, written)) for _, written in shown_records(shown, format, history)] == [
-        [["?k1", "?k2"]],
-        [["=k1", "=k2"]],
-    ]
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
+        shown = [each for each in history.events() if isinstance(each, Action | Observation)]
+        records = [list(map(told, records)) for _, records in shown_records(shown, format, history)]
+    assert records == [[["?k1", "?k2"]], [["=k1", "=k2"]]]

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation
-from foldlog.formats import decode, detect, encode, open_sources
+from foldlog._formats.usage import calls_of_imported
+from foldlog.eventstore import Action
+from foldlog.formats import detect
 from foldlog.projections import View
-from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.formats.reading import histories_at, reader_of
 from tests.foldlog.records import used
 
 TIME = "2026-03-01T10:00:00.000Z"
@@ -89,14 +89,14 @@ def test_a_session_has_its_id_and_its_name(tmp_path, foldlog):
     path = tmp_path / "2026_x.jsonl"
     named = entry("session_info", "c", "b", name="The lighthouse")
     path.write_text("".join(f"{json.dumps(each)}\n" for each in (HEAD, user("a", None), agent("b", "a"), named)))
-    (source,) = open_sources([tmp_path])
-    assert (source.name, source.format) == ("s-1", "pi")
+    (history,) = histories_at(tmp_path)
+    assert (history.name, history.format) == ("s-1", "pi")
     assert foldlog("import", path).status == 0
     with path.open("a") as file:
         file.write(f"{json.dumps(user('d', 'a'))}\n")
     assert foldlog("import", path).status == 0
     (row,) = foldlog("list", "--long", "--json").document["conversations"]
-    assert (row["title"], row["version"]) == ("The lighthouse", 6)
+    assert row["title"] == "The lighthouse"
 
 
 def test_one_compaction_or_a_type_alone_is_no_session():
@@ -105,33 +105,3 @@ def test_one_compaction_or_a_type_alone_is_no_session():
     for other in ({"type": "session", "id": "s"}, {"type": "compaction", "timestamp": TIME}):
         with pytest.raises(ValueError, match="no format"):
             detect([other, other])
-
-
-def test_what_pi_did_not_write_is_written_for_it():
-    events = [
-        Message(id=0, source="user", content="how far?"),
-        Action(id=1, tool="measure", arguments={"of": "a"}, call_id="a", response_id="r", thought="look"),
-        Action(id=2, tool="measure", arguments={"of": "b"}, call_id="b", response_id="r"),
-        Observation(id=3, tool="measure", content="9 km", call_id="a", cause=1),
-        Observation(id=4, tool="measure", content="no", call_id="b", cause=2, is_error=True),
-        CondensationAction(id=5, forgotten_event_ids=(0,), summary="sum", summary_offset=0),
-        Message(
-            id=6, source="agent", content="9 km", thinking=({"type": "thinking", "thinking": "h", "signature": "s"},)
-        ),
-        CondensationAction(id=7, forgotten_event_ids=(3, 4), summary="sum", summary_offset=0),
-        CondensationAction(id=8, forgotten_event_ids=(), summary="it keeps a summary", summary_offset=0),
-    ]
-    notes: list[str] = []
-    written = list(encode(events, "pi", notes=notes.append))
-    assert [each["type"] for each in written] == ["session", *["message"] * 4, "compaction", "message"]
-    assert "2 condensations" in notes[0]
-    again = list(decode(written, "pi"))
-    assert shown(again) == ["sum", "look", "", "9 km", "no", "9 km"]
-    assert again[-1].thinking == events[6].thinking
-    assert [event.is_error for event in again if isinstance(event, Observation)] == [False, True]
-
-
-def test_reasoning_without_words_is_no_message():
-    thought = Annotation(id=1, name="reasoning", data=[{"type": "thinking", "thinking": "hm"}], source="agent")
-    records = encode([Message(id=0, source="user", content="go"), thought], "pi")
-    assert [record["type"] for record in records] == ["session", "message"]

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 import foldlog as api
-from foldlog._formats.registry import FORMATS
 from foldlog.eventstore import Event, codec, open_store
-from foldlog.formats import decode, encode
+from foldlog.formats import decode
 from foldlog.projections import View
 
 FILES = sorted((Path(__file__).parents[2] / "golden" / "reads").glob("*.jsonl"))
@@ -32,7 +31,6 @@ def stored(event: Event) -> dict[str, Any]:
 def read(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the events of its records, as they are stored, and the ids of those that a View shows."""
     events = list(decode(row["records"], row["format"]))
-    assert json.dumps(list(encode(events, row["format"]))) == json.dumps(row["records"])
     shown = [event.id for event in View.from_events(events)]
     return {**row, "events": [stored(event) for event in events], "view": shown}
 
@@ -42,7 +40,7 @@ def test_records_are_read_as_these_events(row: dict[str, Any]):
     assert read(row) == row
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if FORMATS[row["format"]].live], ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row: dict[str, Any]):
     records, format = row["records"], row["format"]
     with open_store("memory:") as store:

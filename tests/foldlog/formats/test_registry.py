@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 import contextlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldlog._formats import registry
 from foldlog._formats.detection import recognize
-from foldlog._formats.files.readers import held_in
+from foldlog._formats.files.readers import Placed
 from foldlog._formats.format import Contained, FileReader
-from foldlog._formats.losses import _Written
-from foldlog.eventstore.events import Action, Message, Observation
-from foldlog.formats import FORMATS, Encoder, decode, detect, encode, open_sources
+from foldlog._formats.record import at
+from foldlog.formats import decode, detect
+from tests.foldlog.formats.reading import histories_at
 
 PLACE = Path(registry.__file__).parent
 
@@ -70,55 +70,6 @@ def test_whatever_a_value_is_it_is_recognized_or_not_and_read_or_refused(records
         assert [event.id for event in events] == list(range(len(events)))
 
 
-_WITHOUT_CALLS = ("aider",)
-"""Formats that tell of calls and results in words."""
-_WITHOUT_ERRORS = (
-    "openhands-v0",
-    "openai-chat",
-    "openai-responses",
-    "swe-agent",
-    "atif",
-    "inspect-eval",
-    "otlp-genai",
-)
-"""Formats whose results do not say that a call failed."""
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
-    meta = {"model": "m", "usage": {"total_tokens": 1234}, "cost": 0.5}
-    events = [
-        Message(id=0, source="user", content="list"),
-        Action(id=1, tool="run", arguments={"command": "ls"}, call_id="k1", meta=meta),
-        Observation(id=2, tool="run", call_id="k1", cause=1, content="no such folder", is_error=True),
-        Message(id=3, source="agent", content="It failed.", meta=meta),
-    ]
-    notes: list[str] = []
-    again = decode(list(encode(events, name, notes=notes.append)), name)
-    result = next(event for event in again if "no such folder" in str(getattr(event, "content", "")))
-    assert isinstance(result, Observation) != (name in _WITHOUT_CALLS)
-    (note,) = notes
-    assert "2 counts of tokens and cost" in note
-    lines = [Message(id=place, source="agent", content=f"{place}", meta={**meta, "reply": "r"}) for place in range(2)]
-    list(encode(lines, name, notes=notes.append))
-    assert "1 count of tokens and cost" in notes[-1], "each line of a reply has what was spent up to it"
-    is_error = isinstance(result, Observation) and result.is_error
-    assert is_error != ("1 form of a call" in note if name in _WITHOUT_CALLS else "1 error mark" in note)
-    assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
-
-
-def test_a_format_is_asked_for_the_ids_of_records_alone():
-    record = {"type": "human", "data": {"type": "human", "content": "hi", "id": "m1"}}
-    (event,) = decode([record], "langchain")
-    encoder = Encoder(replace(registry.FORMATS["langchain"], source_id=lambda known: known["data"]["id"]))
-    assert encoder.part(event) == [], "it was taken back, so there is no record"
-    assert encoder.records(event) == [record]
-
-
-def test_a_short_text_within_a_word_is_not_taken_for_written():
-    assert ["ab." in _Written([{"content": text}]) for text in ("so ab.c", "so ab.", "cab.")] == [True, True, False]
-
-
 class _Notes(FileReader):
     """One history for each heading of a Markdown file: a format whose files hold no JSON."""
 
@@ -128,15 +79,15 @@ class _Notes(FileReader):
     def histories(self, path):
         for part in path.read_text().split("# ")[1:]:
             name, *said = part.splitlines()
-            yield Contained(name, held_in(path, 1, [{"role": "user", "content": line} for line in said]))
+            records = [at(str(path), {"role": "user", "content": line}) for line in said]
+            yield Contained(name, Placed(0, partial(iter, records)))
 
 
 def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
     format = replace(registry.FORMATS["openai-chat"], name="notes", files=_Notes())
     monkeypatch.setitem(registry.FORMATS, "notes", format)
     (tmp_path / "a.notes").write_text("# one\nhi\nho\n# two\nhe\n")
-    sources = list(open_sources([tmp_path]))
-    assert [(source.name, source.format, len(list(source.records()))) for source in sources] == [
+    assert [(history.name, history.format, len(history.records)) for history in histories_at(tmp_path)] == [
         ("one", "notes", 2),
         ("two", "notes", 1),
     ]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from foldlog._formats import sources
-from foldlog._formats.files.histories import histories
+from foldlog._archive.importing import Failed, Import
 from foldlog._formats.files.readers import on_lines
 from foldlog._formats.json_text import RECORD_SIZE_MAX
-from foldlog._importing import import_source
-from foldlog.eventstore import open_store
-from foldlog.formats import NotAHistory, encode, open_sources
-from foldlog.projections import View
-from tests.how_many import some
+from tests.foldlog.archive.imports import new_store
+from tests.foldlog.formats.reading import records_in
 
 
 def chat(text="hi", role="user"):
@@ -51,20 +46,19 @@ def write(tmp_path, monkeypatch):
     return written
 
 
-@pytest.fixture(autouse=True)
-def _streamed(monkeypatch):
-    """Read small sources as large ones are, which are read as often as needed; all other tests hold them."""
-    monkeypatch.setattr("foldlog._formats.files.found.HELD_BYTES_MAX", -1)
-
-
-def read(*paths, **how):
+def read(*paths, format="auto"):
     """(name, format, records, findings) of each history, and what belongs to none."""
-    sources = open_sources(paths, **how)
-    found = []
-    for source in sources:
-        records = list(encode(source.events(), source.format))
-        found.append((source.name, source.format, records, [str(finding) for finding in source.findings]))
-    return found, [str(finding) for finding in sources.findings]
+    with new_store() as store:
+        imports = Import(store, list(map(Path, paths)), format)
+        found, findings = [], []
+        for one in imports:
+            if isinstance(one, Failed):
+                findings.append(str(one.error))
+            else:
+                records = records_in(store, one.conversation)
+                found.append((one.conversation, one.format, records, list(map(str, one.findings))))
+        nothing = [] if found else [str(imports.nothing())]
+        return found, [*nothing, *map(str, imports.findings), *findings]
 
 
 def only(*paths, **how):
@@ -74,9 +68,9 @@ def only(*paths, **how):
 
 
 def refusal(*paths, **how):
-    with pytest.raises(NotAHistory) as refused:
-        open_sources(paths, **how)
-    return str(refused.value)
+    found, findings = read(*paths, **how)
+    assert found == []
+    return findings[-1]
 
 
 # -- one history in a file --------------------------------------------------------------------------------------------
@@ -157,27 +151,6 @@ def test_a_folder_of_v1_events_in_the_order_of_its_indices(write, tmp_path):
     assert only(tmp_path / "run" / "events")[0] == "conversation-7"
 
 
-def test_a_folder_whose_state_is_missing_is_continued_once_its_state_names_it(write, tmp_path):
-    for index, name in enumerate("abcd"):
-        write(f"k/events/event-{index:05}-{name}.json", v1(name))
-    with open_store("memory:") as store:
-        for state in ({}, {"id": "conversation-7"}, {"id": "conversation-7"}):
-            write("k/base_state.json", state)
-            (source,) = open_sources([tmp_path / "k"])
-            assert import_source(store, source).conversation == "k"
-        assert [row.id for row in store.conversations()] == ["k"]
-
-
-def test_the_leaf_that_the_state_names_decides_the_branch(write, tmp_path):
-    for index, event in enumerate([v1("a"), v1("b", parent_id="a"), v1("c", parent_id="a")]):
-        write(f"run/events/event-{index:05}-{event['id']}.json", event)
-    (source,) = open_sources([tmp_path])
-    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "c"]
-    write("run/base_state.json", {"leaf_event_id": "b"})
-    (source,) = open_sources([tmp_path])
-    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "b"]
-
-
 def test_a_folder_of_strands_messages_is_one_history(write):
     for number in (0, 1, 2, 4, 5, 6, 8, 10):
         said = {"role": "user", "content": [{"text": f"m{number}"}]}
@@ -199,13 +172,12 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(write, t
     (tmp_path / "elsewhere/loop").symlink_to("../runs")
     (tmp_path / "runs/dangling.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "runs/pipe.jsonl")
-    sources = open_sources(["runs"])
-    assert [each.name for each in sources] == ["runs/a", "runs/link/c", "runs/z/b"]
-    assert sorted(map(str, sources.findings)) == [
+    found, findings = read("runs")
+    assert [name for name, *_ in found] == ["runs/a", "runs/link/c", "runs/z/b"]
+    assert sorted(findings) == [
         "runs/dangling.jsonl: is a link to what does not exist",
         "runs/pipe.jsonl: is neither a file nor a folder",
     ]
-    assert sources.size_bytes() == 3 * (tmp_path / "runs/a.jsonl").stat().st_size
 
 
 def test_a_folder_of_v0_events_in_the_order_of_their_numbers_without_the_cache(write, tmp_path):
@@ -259,40 +231,16 @@ def test_a_damaged_line_is_a_finding_with_file_and_line(write):
         v0(4),
     )
     _, _, records, findings = only(path)
-    assert records == [v0(0), v0(2), v0(4)]
+    assert records == [v0(0), [], v0(2), 7, {"id": 3}, v0(4)]
     assert [finding.removeprefix(str(path)) for finding in findings] == [
-        ":2: not JSON at character 19: Expecting ':' delimiter",
-        ":4: expected an event object or an array of them, found an empty array",
+        ":2: not JSON at character 18: Expecting ':' delimiter",
         ":6: not JSON at character 3: Extra data",
-        ":7: expected an event object, found a number",
-        ":8: an event has a text under 'action' or 'observation', this object has neither",
         ":9: not UTF-8 at byte 7",
         ":10: nested deeper than 480 levels, the limit for one record",
+        ", record 1: expected an event object or an array of them, found an empty array",
+        ", record 3: expected an event object, found a number",
+        ", record 4: an event has a text under 'action' or 'observation', this object has neither",
     ]
-
-
-def test_a_file_that_ends_in_the_middle_gives_what_came_before(write):
-    whole = json.dumps({"trajectory": [v0(n) for n in range(3)]}).encode()
-    path = write("a.json", whole[:-30])
-    _, _, records, findings = only(path)
-    assert records == [v0(0), v0(1)]
-    assert findings == [f"{path}:1: not JSON: the file ends in the middle of a value"]
-    path = write("b.json", b"[\n" + json.dumps(v0(0)).encode() + b",\n oops,\n" + json.dumps(v0(1)).encode() + b"]")
-    assert only(path)[2:] == ([v0(0)], [f"{path}:3: not JSON: Expecting value"])
-
-
-def test_damage_behind_the_records_is_a_finding(write):
-    for document, problem in (
-        (b'[{"role": "user", "content": "hi"}] x', "1: not JSON: more text after the end of the array"),
-        (b'{"messages":\n[{"role": "user", "content": "hi"}]}{}', "2: not JSON: more text after the end of the object"),
-        (b'{"messages":\n[{"role": "user", "content": "hi"}],\n "x": }', "3: not JSON: Expecting value"),
-        (
-            b'{"messages": [{"role": "user", "content": "hi"}]',
-            "1: not JSON: expected a comma, found the end of the file",
-        ),
-    ):
-        path = write("a.json", document)
-        assert only(path)[2:] == ([chat()], [f"{path}:{problem}"])
 
 
 def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
@@ -309,42 +257,8 @@ def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
 def test_among_many_histories_a_damaged_one_is_a_finding(write):
     path = write("a.jsonl", {"history": [v0(0)]}, b'{"history": [', {"history": []}, 5, {"history": [v0(1), 7]})
     found, findings = read(path)
-    assert [(it[0], it[2]) for it in found] == [("a:1", [v0(0)]), ("a:5", [v0(1)])]
-    assert found[1][3] == [f"{path}:5, record 1: expected an event object, found a number"]
+    assert [(it[0], it[2]) for it in found] == [("a:1", [v0(0)]), ("a:5", [v0(1), 7])]
     assert [finding.split(":", 2)[1] for finding in findings] == ["2", "3", "4"]
-
-
-def test_findings_are_counted_and_only_the_first_are_kept(write):
-    (source,) = open_sources([write("a.jsonl", v0(0), *[b"oops"] * 1500)])
-    assert len(list(source.events())) == 1
-    assert (len(source.findings), source.findings_count) == (1000, 1500)
-    assert len(list(source.events())) == 1
-    assert source.findings_count == 1500
-
-
-def test_a_file_that_is_gone_when_it_is_read_is_a_finding(write, tmp_path):
-    lines = write("a.jsonl", v0(0))
-    (source,) = open_sources([lines])
-    lines.unlink()
-    assert list(source.events()) == []
-    assert [str(finding) for finding in source.findings] == [
-        f"{lines}: cannot be read any further: No such file or directory"
-    ]
-    files = [write(f"events/{number}.json", v0(number)) for number in range(2)]
-    (source,) = open_sources([tmp_path])
-    files[0].unlink()
-    assert [event.origin.id for event in source.events()] == [1]
-    assert [str(finding) for finding in source.findings] == [f"{files[0]}: cannot be read: No such file or directory"]
-
-
-def test_a_path_that_changes_after_the_first_look_is_a_finding(write):
-    gone, emptied, good = (write(name, *CHATS) for name in ("a.jsonl", "b.jsonl", "c.jsonl"))
-    sources = open_sources([gone, emptied, good])
-    gone.unlink()
-    emptied.write_bytes(b"")
-    assert [source.path for source in sources] == [good]
-    empty = f"{emptied}: is empty; import it again when its program has written to it"
-    assert [str(it) for it in sources.findings] == [f"{gone}: no such file or folder", empty]
 
 
 def test_a_record_that_is_too_long_is_a_finding(write):
@@ -373,11 +287,12 @@ def test_a_file_without_a_history_says_what_it_is(write):
         ([], "is empty"),
         ([b" \n"], "is empty"),
         ([b"hello"], "holds neither a JSON object nor an array; import the JSON"),
-        ([b"\xff\xfe{"], "is not UTF-8"),
+        ([b"\xff\xfe{"], "holds neither a JSON object nor an array"),
+        ([b'{"\xff": 1}'], "not UTF-8 at byte 2"),
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
-        ([b"[" * 100_000], "line 1: nested deeper than 480 levels"),
+        ([b"[" * 100_000], "nested deeper than 480 levels"),
         ([b"[]"], "is empty; import it again when its program has written to it"),
-        ([b"{}"], "holds no event of a format that is known here; --format NAME chooses one of openhands-v0, "),
+        ([b"{}"], "holds no event of a format that is known here; if you know its format, name it with --format"),
         ([b'{"messages": []}'], "is empty; import it again when its program has written to it"),
         ([[1, "a", {}]], "holds no event of a format that is known here"),
     ):
@@ -388,11 +303,8 @@ def test_a_file_without_a_history_says_what_it_is(write):
 
 def test_a_file_of_another_format_than_the_named_one_says_which_it_is(write):
     chat = write("chat.json", b'[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]')
-    told = refusal(chat, format="codex")
-    assert told.endswith(
-        "no event of the format 'codex'; its records are of the format 'openai-chat': name that one, or none"
-    )
-    assert refusal(write("a.json", b"[{}]"), format="codex").endswith("holds no event of the format 'codex'")
+    for path in (chat, write("a.json", b"[{}]"), write("a.jsonl", v0(0))):
+        assert "holds no event of the format 'codex'; without --format" in refusal(path, format="codex")
 
 
 def test_lines_without_a_history_say_where_they_fail(write):
@@ -404,12 +316,9 @@ def test_lines_without_a_history_say_where_they_fail(write):
 def test_paths_without_a_history(write, tmp_path):
     assert refusal(tmp_path / "nowhere").endswith("nowhere: no such file or folder")
     (tmp_path / "folder").mkdir()
-    assert refusal(tmp_path / "folder").endswith(".ndjson or .traj; decompress compressed ones first")
+    assert "folder: holds no history that can be imported" in refusal(tmp_path / "folder")
     os.mkfifo(tmp_path / "pipe.json")
     assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
-    assert refusal(tmp_path / "folder", tmp_path / "pipe.json").startswith(str(tmp_path / "folder"))
-    write("bad/a.json", b"oops")
-    assert "holds no history that can be imported" in refusal(tmp_path / "bad")
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
@@ -420,87 +329,6 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
     assert "holds no event" in refusal(write("a.jsonl", odd))
     assert only(write("a.jsonl", odd), format="openhands-v0")[2] == [odd]
     assert "holds no event" in refusal(write("a.jsonl", v1("a")), format="openhands-v0")
-
-
-# -- growth and memory ------------------------------------------------------------------------------------------------
-
-
-def test_what_cannot_be_read_does_not_shift_the_branches(write):
-    path = write("a.jsonl", v1("a"), b"oops", v1("b"), v1("c", parent_id="a"))
-    (source,) = open_sources([path])
-    assert [event.origin.id for event in View.from_events(source.events())] == ["a", "c"]
-
-
-def _events(number):
-    text = "x" * 2000
-    calls = {"tool_call_id": f"c{number}", "model_response": {"id": f"r{number}", "choices": [text]}}
-    run = {"id": 2 * number, "action": "run", "args": {"command": text}, "tool_call_metadata": calls}
-    ran = {"id": 2 * number + 1, "observation": "run", "content": text, "extras": {}, "cause": 2 * number}
-    return [run, {**ran, "tool_call_metadata": calls}]
-
-
-@pytest.mark.parametrize("container", some(["lines", "folder", "object", "array"], 2))
-def test_memory_does_not_grow_with_the_file(tmp_path, container, monkeypatch):
-    """A source of 12 MB: three times what is ever held of one, and twice the memory that may be taken."""
-    records = (json.dumps(record).encode() for number in range(1_500) for record in _events(number))
-    path = tmp_path / ("a.jsonl" if container == "lines" else "a.json")
-    if container == "folder":
-        path = tmp_path / "events"
-        path.mkdir()
-        for number, record in enumerate(records):
-            (path / f"{number}.json").write_bytes(record)
-    else:
-        before, between, after = {
-            "lines": (b"", b"\n", b"\n"),
-            "array": (b"[", b",", b"]"),
-            "object": (b'{"trajectory": [', b",\n", b'], "conversation": "c"}'),
-        }[container]
-        path.write_bytes(before + between.join(records) + after)
-    monkeypatch.undo()
-    tracemalloc.start()
-    try:
-        (source,) = open_sources([path])
-        count = sum(1 for _ in source.events())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert count == 3_000
-    assert source.findings == []
-    assert peak < 6 * 2**20, f"{peak:,} bytes"
-
-
-def test_the_first_history_of_one_path_is_looked_for_once(write, monkeypatch):
-    looked = []
-    monkeypatch.setattr(sources, "histories", lambda path, *how: (looked.append(path.name), histories(path, *how))[1])
-    one = open_sources([write("a.jsonl", v1("a"), v1("b"))])
-    assert [len(list(source.events())) for source in one] == [2]
-    assert looked == ["a.jsonl"]
-    assert [len(list(source.events())) for source in one] == [2]
-    assert looked == ["a.jsonl", "a.jsonl"]
-    two = open_sources(["a.jsonl", write("b.json", [v0(0)])])
-    assert [len(list(source.events())) for source in two] == [2, 1]
-    assert looked[2:] == ["a.jsonl", "b.json", "a.jsonl", "b.json"]  # many would take the memory of many
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_a_file_that_is_changed_or_replaced_before_it_is_read_is_read_as_it_is_then(write, name):
-    def chat(*texts):
-        return {"messages": [{"role": "user", "content": text} for text in texts]}
-
-    path = write(name, chat("first"))
-    opened = open_sources([path])
-    other = write("b.json", chat("other", "longer"))
-    other.rename(path)
-    assert [[event.content for event in source.events()] for source in opened] == [["other", "longer"]]
-
-
-def test_a_folder_that_changes_before_it_is_read_is_read_as_it_is_then(write, tmp_path):
-    (tmp_path / "runs").mkdir()
-    first = write("runs/b.jsonl", v1("b"))
-    opened = open_sources(["runs"])
-    first.unlink()
-    write("runs/a.jsonl", v1("a"))
-    assert [source.path.name for source in opened] == ["a.jsonl"]
 
 
 @pytest.mark.parametrize(

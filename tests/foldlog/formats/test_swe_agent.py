@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from foldlog.eventstore import Action, Observation
-from foldlog.formats import decode, encode
-
 SWE = "swe-agent"
 
 
@@ -26,21 +23,6 @@ def answered(*call_ids, content="a.py"):
 
 
 SYSTEM = message("system", "You are", "system_prompt")
-
-
-def test_what_was_added_since_is_written_as_swe_agent_would():
-    events = list(decode([SYSTEM, told("go", agent="primary")], SWE))
-    added = [
-        Action(id=2, tool="ls", arguments="{}", call_id="a", thought="look"),
-        Observation(id=3, content="x", tool="ls", call_id="a", cause=2),
-        Action(id=4, tool="ls", arguments="{}", thought="look"),
-        Observation(id=5, content="y", tool="ls", cause=4),
-    ]
-    assert list(encode([*events, *added], SWE))[2:] == [
-        {key: value for key, value in each.items() if key != "action"} | {"agent": "primary"}
-        for call_id, content in (("a", "x"), ("call_4", "y"))
-        for each in (called(call_id), message("tool", content, "observation", tool_call_ids=[call_id]))
-    ]
 
 
 def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, write):

@@ -119,6 +119,14 @@ ROWS = {
     "codex": Row(codex, before=({"type": "turn_context", "payload": {"model": "m"}},)),
     "copilot-cli": Row(copilot),
     "gemini-cli": Row(lambda n, told: [{"id": f"g{n}", "type": "gemini", **SAID, "tokens": {"input": 10 * told}}]),
+    "cursor": Row(lambda n, told: [
+        {"bubbleId": f"b{n}", "type": 2, "text": "hm", "tokenCount": {"inputTokens": 10} if told else None}
+    ]),
+    "qwen-code": Row(lambda n, told: [
+        {"sessionId": "s", "uuid": f"q{n}", "parentUuid": f"q{n - 1}" if n else None, "type": "assistant",
+         "message": {"role": "model", "parts": [{"text": "hm"}]},
+         "usageMetadata": {"promptTokenCount": 10} if told else None}
+    ]),
     "google-adk": Row(lambda n, told: [
         {"content": {"parts": [{"text": "hm"}]}, "invocation_id": "i", "author": "a", "id": f"e{n}",
          "usage_metadata": {"prompt_token_count": 10} if told else None}

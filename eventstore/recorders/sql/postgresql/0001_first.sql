@@ -29,6 +29,7 @@ CREATE TABLE {schema}.epoch (
 -- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
 -- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
 -- not visible, and is told from a staged import by erased_at.
+-- "pending" counts the records of its source that have no events yet.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,
@@ -46,7 +47,8 @@ CREATE TABLE {schema}.conversations (
     mark           bytea,
     seed           bytea,
     replaces       bigint,
-    redactions     bigint
+    redactions     bigint,
+    pending        bigint
 );
 -- An id may be longer than an entry of an index: it is found by its digest, and sorted by its first bytes, then the rest.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
@@ -131,6 +133,64 @@ CREATE TABLE {schema}.attached (
     PRIMARY KEY (conversation, event, name, encoding)
 );
 CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding);
+
+-- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
+-- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
+-- "about", "line" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+CREATE TABLE {schema}.sources (
+    conversation bigint PRIMARY KEY,
+    root         bigint NOT NULL,
+    parent       bigint,
+    from_record  bigint NOT NULL,
+    records      bigint NOT NULL,
+    made         bigint NOT NULL,
+    format       bytea NOT NULL,
+    reader       bigint NOT NULL,
+    encoding     bigint NOT NULL,
+    head         bytea NOT NULL,
+    fingerprint  bytea NOT NULL,
+    redacted     bytea NOT NULL,
+    about        bytea NOT NULL,
+    line         bytea NOT NULL,
+    sums         bytea NOT NULL
+);
+CREATE INDEX sources_by_root ON {schema}.sources (root);
+CREATE TABLE {schema}.blocks (
+    conversation bigint NOT NULL,
+    first        bigint NOT NULL,
+    records      bigint NOT NULL,
+    encoding     bigint NOT NULL,
+    places       bytea NOT NULL,
+    body         bytea NOT NULL,
+    PRIMARY KEY (conversation, first)
+) {by_conversation};
+-- They are deflated already.
+ALTER TABLE {schema}.blocks ALTER COLUMN body SET STORAGE EXTERNAL;
+-- Which events records became: the number of the record, the id of its first event, how many they are; 4 bytes each, deflated.
+CREATE TABLE {schema}.made (
+    conversation bigint NOT NULL,
+    first        bigint NOT NULL,
+    places       bytea NOT NULL,
+    PRIMARY KEY (conversation, first)
+) {by_conversation};
+-- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
+-- "seen", and up to which record and byte it was read.
+CREATE TABLE {schema}.places (
+    place        bytea NOT NULL,
+    conversation bigint NOT NULL,
+    seen         bigint NOT NULL,
+    records      bigint NOT NULL,
+    taken        bigint NOT NULL,
+    state        bytea NOT NULL,
+    digest       bytea NOT NULL,
+    PRIMARY KEY (place, conversation)
+);
+CREATE INDEX places_of ON {schema}.places (conversation);
+-- Places and fingerprints of erased sources: an import refuses them.
+CREATE TABLE {schema}.refused (
+    fingerprint  bytea PRIMARY KEY,
+    conversation bigint NOT NULL
+);
 
 -- What projections keep beside the events. Rows can be deleted: they are made again, or what they
 -- say is read from the events.

@@ -75,7 +75,7 @@ c.parent, c.parent_version, c.key_id, c.sealed_key, c.erased_at, c.erased_reason
 CASE WHEN c.erased_at IS NOT NULL THEN (
     SELECT position FROM {schema}.events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1
 ) END,
-c.visible, c.mark, c.seed, c.replaces, c.redactions, p.id
+c.visible, c.mark, c.seed, c.replaces, c.redactions, c.pending, p.id
 
 -- What a conversation (c) ends with: its last event (e), or the border (b) of a fork without events; and its parent (p).
 -- part: last_events
@@ -105,7 +105,7 @@ SELECT (
                 AND substring(e.head FOR 32) = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
-                AND coalesce(c.redactions, 0) = $8::bigint
+                AND coalesce(c.redactions, 0) = $8::bigint AND coalesce(c.pending, 0) = $9::bigint
         )
         THEN coalesce(
             (SELECT (pg_current_xact_id()::text::bigint + epoch)::text FROM {schema}.epoch
@@ -658,3 +658,91 @@ SELECT count(*) FROM gone
 SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
     SELECT FROM {schema}.attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
 ) OR NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = a.conversation)
+
+-- part: source
+conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, line, sums
+
+-- name: source
+SELECT {source} FROM {schema}.sources WHERE conversation = $1::bigint
+
+-- name: family
+SELECT conversation FROM {schema}.sources WHERE root = $1::bigint ORDER BY conversation
+
+-- name: sources
+SELECT {source} FROM {schema}.sources WHERE conversation > $1::bigint ORDER BY conversation LIMIT $2::bigint
+
+-- name: pending_lines
+SELECT c.id, s.conversation, s.encoding, s.line FROM {schema}.conversations c JOIN {schema}.sources s ON s.conversation = c.key
+WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
+
+-- name: put_source
+INSERT INTO {schema}.sources ({source})
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bigint, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea, $15::bytea)
+ON CONFLICT (conversation) DO UPDATE SET root = excluded.root, parent = excluded.parent, from_record = excluded.from_record, records = excluded.records, made = excluded.made, format = excluded.format, reader = excluded.reader, encoding = excluded.encoding, head = excluded.head, fingerprint = excluded.fingerprint, redacted = excluded.redacted, about = excluded.about, line = excluded.line, sums = excluded.sums
+
+-- name: set_progress
+UPDATE {schema}.sources SET records = $1::bigint, made = $2::bigint, head = $3::bytea WHERE conversation = $4::bigint
+
+-- name: set_pending
+UPDATE {schema}.conversations SET pending = nullif($1::bigint, 0) WHERE key = $2::bigint
+
+-- name: blocks
+SELECT first, records, encoding, places, body FROM {schema}.blocks
+WHERE conversation = $1::bigint AND first + records > $2::bigint ORDER BY first LIMIT $3::bigint
+
+-- name: block_indexes
+SELECT first, records, encoding, places FROM {schema}.blocks WHERE conversation = $1::bigint ORDER BY first
+
+-- name: put_block
+INSERT INTO {schema}.blocks (conversation, first, records, encoding, places, body) VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bytea)
+ON CONFLICT (conversation, first) DO UPDATE SET records = excluded.records, encoding = excluded.encoding, places = excluded.places, body = excluded.body
+
+-- name: delete_block
+DELETE FROM {schema}.blocks WHERE conversation = $1::bigint AND first = $2::bigint
+
+-- name: delete_blocks
+WITH gone AS (
+    DELETE FROM {schema}.blocks WHERE conversation = $1::bigint
+        AND first IN (SELECT first FROM {schema}.blocks WHERE conversation = $1::bigint ORDER BY first LIMIT $2::bigint)
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+
+-- name: made
+SELECT first, places FROM {schema}.made WHERE conversation = $1::bigint ORDER BY first
+
+-- name: put_made
+INSERT INTO {schema}.made (conversation, first, places) VALUES ($1::bigint, $2::bigint, $3::bytea)
+ON CONFLICT (conversation, first) DO UPDATE SET places = excluded.places
+
+-- name: delete_made
+DELETE FROM {schema}.made WHERE conversation = $1::bigint
+
+-- name: delete_source
+DELETE FROM {schema}.sources WHERE conversation = $1::bigint
+
+-- name: places
+SELECT conversation, seen, records, taken, state, digest FROM {schema}.places WHERE place = $1::bytea ORDER BY seen
+
+-- name: places_of
+SELECT place, seen, records, taken, state, digest FROM {schema}.places WHERE conversation = $1::bigint
+
+-- name: put_place
+INSERT INTO {schema}.places (place, conversation, seen, records, taken, state, digest) VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bytea)
+ON CONFLICT (place, conversation) DO UPDATE SET seen = excluded.seen, records = excluded.records, taken = excluded.taken, state = excluded.state, digest = excluded.digest
+
+-- name: is_refused
+SELECT conversation FROM {schema}.refused WHERE fingerprint = $1::bytea
+
+-- name: allow
+DELETE FROM {schema}.refused WHERE fingerprint = $1::bytea
+
+-- name: refuse
+INSERT INTO {schema}.refused (fingerprint, conversation)
+SELECT fingerprint, conversation FROM (
+    SELECT conversation, fingerprint FROM {schema}.sources UNION ALL SELECT conversation, place FROM {schema}.places
+) r WHERE conversation = $1::bigint
+ON CONFLICT DO NOTHING
+
+-- name: delete_places
+DELETE FROM {schema}.places WHERE conversation = $1::bigint

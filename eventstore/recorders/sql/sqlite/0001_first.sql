@@ -11,6 +11,7 @@ CREATE TABLE store (
 -- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
 -- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
 -- not visible, and is told from a staged import by erased_at.
+-- "pending" counts the records of its source that have no events yet.
 CREATE TABLE conversations (
     key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
@@ -30,7 +31,8 @@ CREATE TABLE conversations (
     mark           BLOB,
     seed           BLOB,
     replaces       INTEGER,
-    redactions     INTEGER
+    redactions     INTEGER,
+    pending        INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX conversations_by_id ON conversations (id) WHERE visible;
 CREATE INDEX conversations_by_position ON conversations (first_position) WHERE first_position IS NOT NULL;
@@ -101,6 +103,62 @@ CREATE TABLE attached (
     PRIMARY KEY (conversation, event, name, encoding)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
+
+-- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
+-- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
+-- "about", "line" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+CREATE TABLE sources (
+    conversation INTEGER PRIMARY KEY,
+    root         INTEGER NOT NULL,
+    parent       INTEGER,
+    from_record  INTEGER NOT NULL,
+    records      INTEGER NOT NULL,
+    made         INTEGER NOT NULL,
+    format       TEXT NOT NULL,
+    reader       INTEGER NOT NULL,
+    encoding     INTEGER NOT NULL,
+    head         BLOB NOT NULL,
+    fingerprint  BLOB NOT NULL,
+    redacted     BLOB NOT NULL,
+    about        BLOB NOT NULL,
+    line         BLOB NOT NULL,
+    sums         BLOB NOT NULL
+) STRICT;
+CREATE INDEX sources_by_root ON sources (root);
+CREATE TABLE blocks (
+    conversation INTEGER NOT NULL,
+    first        INTEGER NOT NULL,
+    records      INTEGER NOT NULL,
+    encoding     INTEGER NOT NULL,
+    places       BLOB NOT NULL,
+    body         BLOB NOT NULL,
+    PRIMARY KEY (conversation, first)
+) STRICT;
+-- Which events records became: the number of the record, the id of its first event, how many they are; 4 bytes each, deflated.
+CREATE TABLE made (
+    conversation INTEGER NOT NULL,
+    first        INTEGER NOT NULL,
+    places       BLOB NOT NULL,
+    PRIMARY KEY (conversation, first)
+) STRICT;
+-- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
+-- "seen", and up to which record and byte it was read.
+CREATE TABLE places (
+    place        BLOB NOT NULL,
+    conversation INTEGER NOT NULL,
+    seen         INTEGER NOT NULL,
+    records      INTEGER NOT NULL,
+    taken        INTEGER NOT NULL,
+    state        BLOB NOT NULL,
+    digest       BLOB NOT NULL,
+    PRIMARY KEY (place, conversation)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX places_of ON places (conversation);
+-- Places and fingerprints of erased sources: an import refuses them.
+CREATE TABLE refused (
+    fingerprint  BLOB PRIMARY KEY,
+    conversation INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- What projections keep beside the events. Rows can be deleted: they are made again, or what they
 -- say is read from the events.

@@ -13,7 +13,7 @@ c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
     (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1),
     NULL
 ),
-c.visible, c.mark, c.seed, c.replaces, c.redactions
+c.visible, c.mark, c.seed, c.replaces, c.redactions, c.pending
 
 -- part: with_events
 FROM conversations c
@@ -455,3 +455,81 @@ DELETE FROM attachments WHERE rowid IN (SELECT rowid FROM attachments WHERE conv
 SELECT count(*) FROM attachments a WHERE NOT EXISTS (
     SELECT 1 FROM attached d WHERE d.conversation = a.conversation AND d.name = a.name AND d.encoding = a.encoding
 ) OR NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = a.conversation)
+
+-- part: source
+conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, line, sums
+
+-- name: source
+SELECT {source} FROM sources WHERE conversation = ?
+
+-- name: family
+SELECT conversation FROM sources WHERE root = ? ORDER BY conversation
+
+-- name: sources
+SELECT {source} FROM sources WHERE conversation > ? ORDER BY conversation LIMIT ?
+
+-- name: pending_lines
+SELECT c.id, s.conversation, s.encoding, s.line FROM conversations c JOIN sources s ON s.conversation = c.key
+WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
+
+-- name: put_source
+INSERT OR REPLACE INTO sources ({source})
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: set_progress
+UPDATE sources SET records = ?, made = ?, head = ? WHERE conversation = ?
+
+-- name: set_pending
+UPDATE conversations SET pending = nullif(?, 0) WHERE key = ?
+
+-- name: blocks
+SELECT first, records, encoding, places, body FROM blocks
+WHERE conversation = ? AND first + records > ? ORDER BY first LIMIT ?
+
+-- name: block_indexes
+SELECT first, records, encoding, places FROM blocks WHERE conversation = ? ORDER BY first
+
+-- name: put_block
+INSERT OR REPLACE INTO blocks (conversation, first, records, encoding, places, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: delete_block
+DELETE FROM blocks WHERE conversation = ? AND first = ?
+
+-- name: delete_blocks
+DELETE FROM blocks WHERE rowid IN (SELECT rowid FROM blocks WHERE conversation = ? LIMIT ?)
+
+-- name: made
+SELECT first, places FROM made WHERE conversation = ? ORDER BY first
+
+-- name: put_made
+INSERT OR REPLACE INTO made (conversation, first, places) VALUES (?, ?, ?)
+
+-- name: delete_made
+DELETE FROM made WHERE conversation = ?
+
+-- name: delete_source
+DELETE FROM sources WHERE conversation = ?
+
+-- name: places
+SELECT conversation, seen, records, taken, state, digest FROM places WHERE place = ? ORDER BY seen
+
+-- name: places_of
+SELECT place, seen, records, taken, state, digest FROM places WHERE conversation = ?
+
+-- name: put_place
+INSERT OR REPLACE INTO places (place, conversation, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: is_refused
+SELECT conversation FROM refused WHERE fingerprint = ?
+
+-- name: allow
+DELETE FROM refused WHERE fingerprint = ?
+
+-- name: refuse
+INSERT OR IGNORE INTO refused (fingerprint, conversation)
+SELECT fingerprint, conversation FROM (
+    SELECT conversation, fingerprint FROM sources UNION ALL SELECT conversation, place FROM places
+) WHERE conversation = ?
+
+-- name: delete_places
+DELETE FROM places WHERE conversation = ?

@@ -1,0 +1,35 @@
+"""Read what is stored of a source, some blocks in each read transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.sources.blocks import Block
+from foldlog.eventstore.sources.tables import Source, Sources
+
+_BLOCKS: Final = 16
+"""The number of blocks that are read together: about a megabyte."""
+
+
+def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
+    """Yield the blocks of a source from that of a record on, a megabyte in each read transaction."""
+    while start < source.records:
+
+        def read(reader: Any, start: int = start) -> list[Block]:
+            return list(islice(Sources(database, reader).blocks(source, start), _BLOCKS))
+
+        blocks = database.recorder.query(read)
+        if not blocks:
+            return
+        yield from blocks
+        start = blocks[-1].stop
+
+
+def about(source: Source) -> dict[str, Any]:
+    """Return where a source came from, and what is beside its records."""
+    return dict(msgspec.json.decode(source.about)) if source.about else {}

@@ -1,0 +1,357 @@
+"""The rows of sources in one transaction: what is imported, its blocks, and which events its records became.
+
+A source has the key of the conversation that it is. It may begin with the records of another source, its
+parent, up to the record at which the two differ. Sources of one root are a family: they may hold the same records.
+
+The index and the bytes of a block, and what is known of a source, are deflated; in an encrypted conversation they
+are sealed with its key, at their own place.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self
+
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.keys import DataKey
+from foldlog.eventstore.log.row import NotAsWritten
+from foldlog.eventstore.log.seal import ENCRYPTED
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import as_text
+from foldlog.eventstore.sources.blocks import (
+    Block,
+    DamagedBlock,
+    pack,
+    unpack,
+    unpacked,
+    unpacked_index,
+)
+
+_DEFLATED: Final = 1
+_PAGE: Final = 16
+"""The number of blocks that are read together: about a megabyte."""
+_numbers = struct.Struct(">2q").pack
+
+
+class Source(NamedTuple):
+    """A source as it is stored.
+
+    ``conversation``  the key of the conversation that it is
+    ``root``          the key of the first source of its family
+    ``parent``        the key of the source whose records it shares below ``from_record``
+    ``records``       how many there are, the shared ones among them; of ``made`` there are events
+    ``format``        the name of its format; ``reader`` the version of the decoder that made the events
+    ``head``          the end of the chain of its records' hashes
+    ``fingerprint``   refuses it when it is imported again after an erasure
+    ``redacted``      the numbers of its own records of which only the skeleton stays
+    ``about``         where it came from, and what is beside the records
+    ``line``          what a list shows while not all records are events
+    ``sums``          what ``line`` is made of, and counted on when the source grows
+    """
+
+    conversation: int
+    root: int
+    parent: int | None
+    from_record: int
+    records: int
+    made: int
+    format: str
+    reader: int
+    head: bytes
+    fingerprint: bytes
+    redacted: tuple[int, ...] = ()
+    about: bytes = b""
+    line: bytes = b""
+    sums: bytes = b""
+
+
+class Place(NamedTuple):
+    """What was found at a place: the conversation with this key, up to this record and byte. ``seen`` is when,
+    ``state`` how the file was, ``digest`` a hash of the bytes that were taken.
+    """
+
+    conversation: int
+    seen: int
+    records: int
+    taken: int
+    state: bytes
+    digest: bytes
+
+
+Made = Mapping[int, tuple[int, int]]
+"""Of each record the id of its first event, and how many events it became."""
+
+
+class Sources:
+    """Reads sources in one transaction."""
+
+    def __init__(self, database: Database, reader: Reader, key_of: Mapping[int, DataKey | None] | None = None) -> None:
+        """``key_of`` are keys that are not those of the conversations as they are found."""
+        self.database, self.reader = database, reader
+        self._keys: dict[int, DataKey | None] = dict(key_of or {})
+
+    def of_key(self, conversation: int) -> Source | None:
+        """Return the source of the conversation with this key; None where it was not imported."""
+        found = self.reader.ask_sources("source", conversation)
+        return self._source(found[0]) if found else None
+
+    def of(self, conversation: str) -> Source | None:
+        """Return the source of a conversation. Raises ``ConversationNotFound``."""
+        found = self.database.find(self.reader, conversation, pending=True)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        return self.of_key(found.key) if found.erasure is None else None
+
+    def family(self, root: int) -> list[Source]:
+        """Return all sources of a root, the oldest first."""
+        keys = [key for (key,) in self.reader.ask_sources("family", root)]
+        return [source for source in map(self.of_key, keys) if source is not None]
+
+    def all(self, after: int = 0, limit: int = 500) -> list[Source]:
+        """Return sources with keys after one, in the order of the keys. Without the key of an encrypted one, what is
+        known of it is empty.
+        """
+        return [self._source(columns) for columns in self.reader.ask_sources("sources", after, limit)]
+
+    def pending_lines(self) -> dict[str, bytes]:
+        """Return the lines of the conversations that have records without events, by their ids; empty for one whose key
+        is not given.
+        """
+        found: dict[str, bytes] = {}
+        for name, key, encoding, line in self.reader.ask_sources("pending_lines"):
+            try:
+                found[as_text(name)] = unpack(self._opened(key, encoding, b"line", 0, line))
+            except KeyUnavailable:
+                found[as_text(name)] = b""
+        return found
+
+    def name_of(self, conversation: int) -> str:
+        """Return the id of the conversation with this key."""
+        found = self.reader.conversation(conversation)
+        return "" if found is None else found.id
+
+    # -- blocks -------------------------------------------------------------------------------------------------------
+
+    def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
+        """Yield the blocks from that of a record on, the shared ones too, the last of these up to where the two sources
+        differ. Raises ``CorruptEvent`` for a damaged one. Cost: these blocks.
+        """
+        if source.parent is not None and start < source.from_record:
+            parent = self.of_key(source.parent)
+            for block in () if parent is None else self.blocks(parent, start):
+                if block.first >= source.from_record:
+                    break
+                yield block if block.stop <= source.from_record else block.before(source.from_record)
+        yield from self.own_blocks(source, start)
+
+    def own_blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
+        """Yield the blocks that are stored for this source alone."""
+        key = source.conversation
+        while page := self.reader.ask_sources("blocks", key, start, _PAGE):
+            for first, count, encoding, index, body in page:
+                opened = (self._opened(key, encoding, name, first, data)
+                          for name, data in ((b"places", index), (b"body", body)))  # fmt: skip
+                try:
+                    block = unpacked(first, count, *opened)
+                except DamagedBlock as error:
+                    raise self._corrupt(key, first, error) from error
+                yield block
+            start = page[-1][0] + page[-1][1]
+
+    def hashes(self, source: Source) -> bytes:
+        """Return the hashes of all records, one behind the other. Cost: the indexes of its blocks."""
+        shared = b""
+        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
+            shared = self.hashes(parent)
+        found = [shared[: source.from_record * 16]]
+        found += [hashes for _, hashes in self.indexes(source)]
+        return b"".join(found)
+
+    def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
+        """Yield of each own block the number of its first record, and the hashes. Cost: the indexes."""
+        key = source.conversation
+        for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
+            opened = self._opened(key, encoding, b"places", first, index)
+            try:
+                _, hashes = unpacked_index(count, opened)
+            except DamagedBlock as error:
+                raise self._corrupt(key, first, error) from error
+            yield first, hashes
+
+    def record(self, source: Source, number: int) -> bytes:
+        """Return a record. Cost: one block."""
+        return next(self.blocks(source, number)).record(number)
+
+    def all_redacted(self, source: Source) -> set[int]:
+        """Return the numbers of the redacted records, the shared ones too."""
+        found = set(source.redacted)
+        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
+            found |= {number for number in self.all_redacted(parent) if number < source.from_record}
+        return found
+
+    def redacted_hashes(self, root: int) -> set[bytes]:
+        """Return the hashes of the redacted records of a family: these records come in as their skeletons."""
+        found = set[bytes]()
+        for source in self.family(root):
+            for first, hashes in self.indexes(source) if source.redacted else ():
+                stop = first + len(hashes) // 16
+                inside = (number - first for number in source.redacted if first <= number < stop)
+                found |= {hashes[16 * place : 16 * place + 16] for place in inside}
+        return found
+
+    # -- events of records --------------------------------------------------------------------------------------------
+
+    def made(self, source: Source) -> dict[int, tuple[int, int]]:
+        """Return which events each record became, the shared ones too. Cost: some bytes a record."""
+        found: dict[int, tuple[int, int]] = {}
+        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
+            shared = self.made(parent)
+            found = {number: shared[number] for number in shared if number < source.from_record}
+        for _, data in self.reader.ask_sources("made", source.conversation):
+            numbers = array("I")
+            numbers.frombytes(unpack(data))
+            each = iter(numbers)
+            found |= {number: (first, count) for number, first, count in zip(each, each, each, strict=True)}
+        return found
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def places(self, place: bytes) -> list[Place]:
+        """Return what was found at a place, the newest last."""
+        return [Place(*columns) for columns in self.reader.ask_sources("places", place)]
+
+    def places_of(self, conversation: int) -> list[tuple[bytes, Place]]:
+        """Return the places that became this conversation, and what was found there."""
+        found = self.reader.ask_sources("places_of", conversation)
+        return [(place, Place(conversation, *columns)) for place, *columns in found]
+
+    def firsts(self, conversation: int, start: int, stop: int) -> list[int]:
+        """Return the numbers with which stored blocks begin, from a record up to another one."""
+        rows = self.reader.ask_sources("block_indexes", conversation)
+        return [first for first, *_ in rows if start <= first < stop]
+
+    def is_refused(self, fingerprint: bytes) -> bool:
+        """Return whether an erased source was at this place, or had this fingerprint."""
+        return bool(self.reader.ask_sources("is_refused", fingerprint))
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _source(self, columns: Sequence[Any]) -> Source:
+        (key, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted,
+         *texts) = columns  # fmt: skip
+        numbers = array("I")
+        numbers.frombytes(redacted)
+        names = (b"about", b"line", b"sums")
+        opened = [self._opened(key, encoding, name, 0, data) for name, data in zip(names, texts, strict=True)]
+        return Source(
+            key, root, parent, from_record, records, made, as_text(format), reader, head, fingerprint,
+            tuple(numbers), *map(unpack, opened),
+        )  # fmt: skip
+
+    def _key(self, conversation: int) -> DataKey | None:
+        """Return the key of a conversation. Raises ``KeyUnavailable``."""
+        if conversation not in self._keys:
+            found = self.database.find_key(self.reader, conversation)
+            self._keys[conversation] = None if found is None else self.database.codec_of(found).data_key
+        return self._keys[conversation]
+
+    def _opened(self, conversation: int, encoding: int, column: bytes, first: int, data: bytes) -> bytes:
+        if not encoding & ENCRYPTED:
+            return data
+        key = self._key(conversation)
+        try:
+            if key is None:
+                raise NotAsWritten("it is encrypted, and its conversation has no key")
+            return key.decrypt(data, _place(column, conversation, first))
+        except NotAsWritten as error:
+            raise self._corrupt(conversation, first, error) from error
+
+    def _corrupt(self, conversation: int, first: int, error: Exception) -> CorruptEvent:
+        name = self.name_of(conversation)
+        return CorruptEvent(name, 0, f"the records of its source from {first} on cannot be read: {error}")
+
+
+class SourcesToWrite(Sources):
+    """Writes sources in one transaction."""
+
+    reader: Transaction
+
+    @classmethod
+    def beside(cls, writing: WriteTransaction) -> Self:
+        """Return the sources, to write that of this conversation."""
+        return cls(writing.database, writing.transaction, key_of={writing.key: writing.data_key})
+
+    def put(self, source: Source) -> None:
+        """Write a source, in the place of what is there."""
+        key = source.conversation
+        texts = (source.about, source.line, source.sums)
+        names = (b"about", b"line", b"sums")
+        sealed = [self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)]
+        redacted = array("I", source.redacted).tobytes()
+        self.reader.write_sources(
+            "put_source", *source[:8], self._encoding(key), source.head, source.fingerprint, redacted, *sealed
+        )  # fmt: skip
+
+    def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
+        """Write how many records there are, and how many have events."""
+        self.reader.write_sources("set_progress", records, made, head, source.conversation)
+
+    def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
+        """Write blocks, in the place of those with the same first record."""
+        key = source.conversation
+        for block in blocks:
+            index, body = block.packed()
+            sealed = [
+                self._sealed(key, b"places", block.first, index),
+                self._sealed(key, b"body", block.first, body),
+            ]
+            number = block.stop - block.first
+            self.reader.write_sources("put_block", key, block.first, number, self._encoding(key), *sealed)
+
+    def delete_block(self, conversation: int, first: int) -> None:
+        """Delete the block that begins with a record."""
+        self.reader.write_sources("delete_block", conversation, first)
+
+    def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
+        """Write one block in the place of several."""
+        for block in blocks:
+            self.delete_block(source.conversation, block.first)
+        self.put_blocks(source, [whole])
+
+    def leave_parent(self, source: Source) -> None:
+        """Give a source a copy of the records that it shares, and of what they became. Cost: these records."""
+        shared = source._replace(records=source.from_record)
+        blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
+        made = {number: place for number, place in self.made(source).items() if number < source.from_record}
+        alone = source._replace(parent=None, from_record=0)
+        self.put_blocks(alone, blocks)
+        self.put_made(alone, 0, made)
+        self.put(alone)
+
+    def put_made(self, source: Source, first: int, made: Made) -> None:
+        """Write which events records from ``first`` on became."""
+        numbers = array("I", [value for number in made for value in (number, *made[number])])
+        self.reader.write_sources("put_made", source.conversation, first, pack(numbers.tobytes()))
+
+    def put_place(self, place: bytes, found: Place) -> None:
+        """Write what was found at a place."""
+        self.reader.write_sources("put_place", place, *found)
+
+    def allow(self, fingerprint: bytes) -> None:
+        """Let a source come in again that was erased."""
+        self.reader.write_sources("allow", fingerprint)
+
+    def _encoding(self, conversation: int) -> int:
+        return _DEFLATED if self._key(conversation) is None else _DEFLATED | ENCRYPTED
+
+    def _sealed(self, conversation: int, column: bytes, first: int, data: bytes) -> bytes:
+        key = self._key(conversation)
+        return data if key is None else key.encrypt(data, _place(column, conversation, first))
+
+
+def _place(column: bytes, conversation: int, first: int) -> bytes:
+    return b"source\0%b\0%b" % (column, _numbers(conversation, first))

@@ -1,0 +1,203 @@
+"""Make the events of a source at the first use of its conversation, and of what it has grown by since.
+
+A decoder always begins at the first record. Which events each record became is stored with the events, in one
+transaction: so their ids never move, whatever was appended between them, or redacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+from foldlog._formats.decoded import decoder_of, events_of, values_of
+from foldlog._formats.files.frames import TITLE
+from foldlog._formats.format import RecordDecoder
+from foldlog._formats.record import NotAnEvent
+from foldlog._formats.registry import format_named
+from foldlog._formats.tips import marked
+from foldlog._observed import tell
+from foldlog._usage import IMPORTED
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    ConversationNotFound,
+    DocumentChanges,
+    Event,
+    EventStoreError,
+    ReadTransaction,
+    Store,
+    VersionConflict,
+    newest_documents,
+    newest_value,
+)
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+
+_EVENTS: Final = 1_000
+"""The number of events in one transaction."""
+_TRIES: Final = 5
+
+
+class ReadOtherwise(EventStoreError):
+    """This version of foldlog reads a record into other events than the version that made them. The events that are
+    here stay; import the source under another name to have it read again.
+    """
+
+    def __init__(self, conversation: str, number: int) -> None:
+        super().__init__(
+            f"conversation {conversation!r}: record {number} of its source is now read into more or fewer events than "
+            f"before; its events stay, and later records are not added: import the source under another name with "
+            f"--prefix to read it again"
+        )
+        self.conversation, self.record = conversation, number
+
+
+def make_events(store: Store, conversation: str) -> None:
+    """Have the events of all records of a conversation in the log.
+
+    Each transaction has some events with their records, so what is killed is gone on with. Raises ``ReadOtherwise``,
+    ``VersionConflict`` where other writers were in the way again and again. On disk when it returns. Cost: nothing
+    where all are there; else all records.
+    """
+    for tried in count(1):
+        try:
+            while not _Making(store, conversation).make():
+                pass
+        except VersionConflict:  # another process made some, or appended
+            if tried == _TRIES:
+                raise
+        else:
+            return
+
+
+def decoded(
+    store: Store,
+    source: Source,
+    known: Mapping[int, tuple[int, int]],
+    start: int,
+    version: int,
+    findings: list[str],
+    decoder: RecordDecoder | None = None,
+) -> Iterator[tuple[int, list[Event]]]:
+    """Yield the number of each record with the events that it becomes. Those of ``known`` records have the ids that
+    they have in the log; those from record ``start`` on follow ``version``.
+    """
+    format = format_named(source.format)
+    if decoder is None:
+        decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
+    number = 0
+    for block in blocks_of(store.database, source):
+        for value in values_of(block.records()):
+            if number in known:
+                decoder.skip_to(known[number][0])
+            elif number == start:
+                decoder.skip_to(version)
+            try:
+                events = events_of(decoder, format, value)
+            except NotAnEvent:  # the import said so
+                events = []
+            yield number, events
+            number += 1
+
+
+def usage_change(store: Store, conversation: str, usage: Sequence[Any]) -> DocumentChanges | None:
+    """Return the change of the document that says what a source tells beside its records; None where it says so."""
+    database = store.database
+
+    def read(reader: Reader) -> tuple[Mapping[str, int], Any]:
+        found = database.find(reader, conversation, pending=True)
+        if found is None:
+            raise ConversationNotFound(conversation)
+        reading = ReadTransaction(reader, found, database)
+        return newest_documents(reading, None), newest_value(reading, IMPORTED, default=[])
+
+    newest, before = database.recorder.query(read)
+    if before == list(usage):
+        return None
+    others = {name: event_id for name, event_id in newest.items() if name != IMPORTED}
+    return DocumentChanges(changed={IMPORTED: {"value": list(usage)}}, others=others)
+
+
+class _Making:
+    """One pass over the records of a source, as it is now."""
+
+    def __init__(self, store: Store, conversation: str) -> None:
+        self.store, self.conversation = store, conversation
+        database = store.database
+
+        def read(reader: Any) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
+            sources = Sources(database, reader)
+            source = sources.of(conversation)
+            found = database.find(reader, conversation, pending=True)
+            made = {} if source is None else sources.made(source)
+            return source, 0 if found is None else found.version, made
+
+        self.source, self.version, self.known = database.recorder.query(read)
+
+    def make(self) -> bool:
+        """Make the events that are missing. Return whether there are none left, as far as this pass knew."""
+        source = self.source
+        if source is None or source.made == source.records:
+            return True
+        redacted = self.store.database.recorder.query(
+            lambda reader: Sources(self.store.database, reader).all_redacted(source)
+        )
+        start, findings = source.made, list[str]()
+        first, made, events = start, dict[int, tuple[int, int]](), list[Event]()
+        number = start
+        for number, of_record in decoded(self.store, source, self.known, start, self.version, findings):
+            if number < start:
+                there = self.known.get(number, (0, 0))[1]
+                if there != len(of_record) and number not in redacted:
+                    raise ReadOtherwise(self.conversation, number)
+                continue
+            if of_record:
+                made[number] = of_record[0].id, len(of_record)
+                events += of_record
+            if len(events) >= _EVENTS and number + 1 < source.records:
+                self._write(first, number + 1, made, events)
+                first, made, events = number + 1, {}, []
+        for finding in findings:
+            tell("foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding)
+        changes = self._documents() if start == source.from_record else self._usage()
+        if changes is not None:
+            events.append(changes)
+        self._write(first, source.records, made, events)
+        return True
+
+    def _write(self, first: int, stop: int, made: Mapping[int, tuple[int, int]], events: list[Event]) -> None:
+        """Write events, and that the records up to ``stop`` are made."""
+        assert self.source is not None
+        source = self.source
+
+        def also(writing: WriteTransaction) -> None:
+            sources = SourcesToWrite.beside(writing)
+            now = sources.of_key(source.conversation)
+            if now is None or now.made != first:
+                raise VersionConflict(self.conversation, self.version, self.version)
+            sources.put_made(source, first, made)
+            sources.set_progress(now, now.records, stop, now.head)
+            writing.set_pending(now.records - stop)
+
+        self.version = self.store.extend(self.conversation, events, expected_version=self.version, also=also)
+
+    def _usage(self) -> DocumentChanges | None:
+        """Return the change of the usage beside the records since the first events were made."""
+        assert self.source is not None
+        return usage_change(self.store, self.conversation, about(self.source).get("usage", []))
+
+    def _documents(self) -> DocumentChanges | None:
+        """Return the change of the documents that say what is known beside the records."""
+        assert self.source is not None
+        told = about(self.source)
+        changed = {IMPORTED: told["usage"]} if told.get("usage") else {}
+        attributes = {TITLE: told[TITLE]} if TITLE in told else {}
+        if unread := told.get("unread"):
+            changed |= marked(attributes, [(place, 0) for place in unread])
+        elif attributes:
+            changed[ATTRIBUTES] = attributes
+        if not changed:
+            return None
+        return DocumentChanges(changed={name: {"value": value} for name, value in changed.items()})

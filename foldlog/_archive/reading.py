@@ -1,0 +1,240 @@
+"""Read a source from where it is: its records as bytes, in blocks, and the problems between them."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+import msgspec
+
+from foldlog._compressed import open_unpacked
+from foldlog._formats.files.documents import DocumentRecords
+from foldlog._formats.files.frames import Frame, frame_of
+from foldlog._formats.files.readers import JsonLines
+from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, bytes_of
+from foldlog._formats.record import ImportFinding, Located, RecordReader
+from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
+
+_PADDING: Final = b" \t\r\0"
+"""The bytes around a line. After a crash of the machine, a growing file may have NUL bytes."""
+_BUFFER: Final = 2**20
+FINDINGS_MAX: Final = 1_000
+
+Add = Callable[[bytes, bytes], None]
+"""Takes a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson`` for what is not JSON."""
+
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def check_json(record: bytes, hashed: bytes) -> None:
+    """Raise ``msgspec.DecodeError`` for a record that is not JSON."""
+    _check_json(record)
+
+
+class Reading(Protocol):
+    """One pass over a source. As far as it was iterated: ``records`` are how many records there are, ``taken`` the
+    bytes, ``digest`` their hash, ``is_done`` whether its end was reached, ``findings`` what could not be read,
+    ``unread`` how many records come before each of these. At the end of a document ``frame`` is what it has between
+    its records.
+    """
+
+    path: Path
+    records: int
+    taken: int
+    findings: list[ImportFinding]
+    findings_count: int
+    unread: list[int]
+    is_done: bool
+    frame: Frame | None
+
+    @property
+    def digest(self) -> bytes: ...
+
+    def blocks(self, add: Add) -> Iterator[Block]: ...
+
+
+class _Findings:
+    def __init__(self, path: Path, records: int = 0) -> None:
+        self.path, self.records, self.taken = path, records, 0
+        self.findings = list[ImportFinding]()
+        self.findings_count = 0
+        self.unread = list[int]()
+        self.is_done = False
+        self.frame: Frame | None = None
+        self._hash = sha256()
+
+    @property
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+    def find(self, place: str, problem: str) -> None:
+        self.findings_count += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(ImportFinding(place, problem))
+            self.unread.append(self.records)
+
+
+class LineReading(_Findings):
+    """The lines of a file from an offset on, up to the last whole one: what its program is writing at this moment is
+    taken by the next import. Memory: one block, or one line that is longer.
+    """
+
+    def __init__(self, path: Path, *, is_packed: bool = False) -> None:
+        super().__init__(path)
+        self._is_packed, self._line = is_packed, 1
+
+    def begins_with(self, size: int, digest: bytes, records: int) -> bool:
+        """Return whether the file begins with these bytes. Then it is read on behind them, from this record on."""
+        with self.path.open("rb") as file:
+            left = size
+            while left > 0 and (some := file.read(min(left, _BUFFER))):
+                self._hash.update(some)
+                self._line += some.count(b"\n")
+                left -= len(some)
+        if left or self._hash.digest() != digest:
+            return False
+        self.taken, self.records = size, records
+        return True
+
+    def blocks(self, add: Add) -> Iterator[Block]:
+        held = b""  # lines without a record: they go with the next one
+        with self._open() as file:
+            if self.taken:
+                file.seek(self.taken)
+            while data := self._next(file):
+                block, end = self._block(data, add)
+                if block.places:
+                    yield self._taken(block, held)
+                    held = b""
+                else:
+                    held += block.raw
+                if end < len(data):
+                    break
+        self.is_done = True
+
+    def _taken(self, block: Block, held: bytes) -> Block:
+        """Take notice of a block that goes out, with the bytes before it that have no record."""
+        if held:
+            places = array("I", [place + len(held) for place in block.places])
+            block = block._replace(places=places, raw=held + block.raw)
+        self._hash.update(block.raw)
+        self.taken += len(block.raw)
+        return block
+
+    def _open(self) -> BinaryIO:
+        if self._is_packed:
+            return open_unpacked(self.path, _BUFFER)
+        return self.path.open("rb")
+
+    def _next(self, file: BinaryIO) -> bytes:
+        """Return some whole lines, and at the end of the file what is there."""
+        data = file.read(SIZE)
+        if data and not data.endswith(b"\n"):
+            data += file.readline(RECORD_SIZE_MAX)
+        return data
+
+    def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
+        """Return the records in some lines, and where the last whole one ends."""
+        places, hashes, first = array("I"), list[bytes](), self.records
+        start = 0
+        for line in data.split(b"\n"):
+            stop = start + len(line)
+            record = line.strip(_PADDING)
+            if self.taken == 0 and start == 0:
+                record = record.removeprefix(BOM_UTF8)
+            if record:
+                hashed = hash_of(record)
+                try:
+                    if len(record) >= RECORD_SIZE_MAX:
+                        raise UnreadableJson(TOO_LONG)
+                    add(record, hashed)
+                except (msgspec.DecodeError, UnreadableJson, RecursionError) as error:
+                    if stop == len(data) and len(record) < RECORD_SIZE_MAX:
+                        return Block(first, places, b"".join(hashes), data[:start]), start
+                    self.find(f"{self.path}:{self._line}", _problem(error))
+                else:
+                    begin = start + line.find(record)
+                    places.extend((begin, begin + len(record)))
+                    hashes.append(hashed)
+                    self.records += 1
+            self._line += 1
+            start = stop + 1
+        self._line -= 1
+        return Block(first, places, b"".join(hashes), data), len(data)
+
+
+def _problem(error: Exception) -> str:
+    return str(error) if isinstance(error, UnreadableJson) else f"not JSON: {error}"
+
+
+class WholeReading(_Findings):
+    """Records that are read with what holds them, such as a document or a database: all of them at each import."""
+
+    def __init__(self, path: Path, reader: RecordReader) -> None:
+        super().__init__(path)
+        self._reader = reader
+
+    def blocks(self, add: Add) -> Iterator[Block]:
+        document = self._reader if isinstance(self._reader, DocumentRecords) else None
+        places = dict[int, tuple[int, int]]()
+        records, size, first = list[bytes](), 0, self.records
+        for located in self._reader:
+            record = self._accepted(located, add)
+            if record is None:
+                continue
+            if document is not None and located.text:
+                places[self.records] = located.offset, located.offset + len(located.text.decode())
+            records.append(record)
+            self._hash.update(record)
+            self.records += 1
+            size += len(record) + 1
+            if size >= SIZE:
+                yield of_records(first, records)
+                records, size, first = [], 0, self.records
+        if records:
+            yield of_records(first, records)
+        if document is not None:
+            self.frame = frame_of(document.text, places, self.records)
+        self.taken = self.records
+        self.is_done = True
+
+    def _accepted(self, located: Located, add: Add) -> bytes | None:
+        """Return the bytes of a record; None for what cannot be read, which is a finding."""
+        problem = located.problem
+        if problem is None:
+            record = located.text or bytes_of(located.value)
+            try:
+                if len(record) > RECORD_SIZE_MAX:
+                    raise UnreadableJson(TOO_LONG)
+                add(record, hash_of(record))
+                return record
+            except (msgspec.DecodeError, UnreadableJson) as error:
+                problem = _problem(error)
+        self.find(located.place, problem)
+        return None
+
+
+def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
+    """Return a pass over the records that were found at a path."""
+    if type(reader) is JsonLines:
+        return LineReading(path, is_packed=reader.is_packed)
+    return WholeReading(path, reader)
+
+
+def state_of(path: Path) -> bytes:
+    """Return what differs when a file was changed or replaced, or a log beside it, as by SQLite; empty where there is
+    none. Cost: the status of both.
+    """
+    found = list[str]()
+    for name in (path, f"{path}-wal"):
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        found.append(f"{status.st_ino} {status.st_size} {status.st_mtime_ns}")
+    return ";".join(found).encode()

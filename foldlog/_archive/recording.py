@@ -1,0 +1,286 @@
+"""Records that a runtime hands over one by one: stored with their events in one transaction.
+
+They come in small blocks, which are put together once there are 64 kB of them. The decoder of a conversation is in
+memory; the first append of a process decodes the records that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from foldlog._archive.projecting import decoded
+from foldlog._formats.calls import Recent
+from foldlog._formats.decoded import READER, decoder_of
+from foldlog._formats.format import Format, UnusableFormat
+from foldlog._formats.json_text import json_of
+from foldlog._formats.places import number
+from foldlog._formats.record import NotAnEvent
+from foldlog._formats.registry import format_named
+from foldlog._observed import tell
+from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.blocks import GENESIS, SIZE, Block, chained, joined, of_records
+from foldlog.eventstore.sources.reading import blocks_of
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+
+if TYPE_CHECKING:
+    from foldlog._history.history import ExpectedVersion, History
+
+_RECORDERS_MAX: Final = 256
+"""The number of recorders that are kept: most appends then read nothing."""
+_TRIES: Final = 100
+
+
+class Recording:
+    """Appends records to the histories of a store. Any number of threads may use it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._recorders = Recent[tuple[str, str], tuple[Recorder, int | None]](_RECORDERS_MAX)
+        """The recorders, each with the key of its conversation: the id of an erased one may be used again."""
+
+    def append(
+        self,
+        history: History,
+        records: Iterable[Any],
+        format: str,
+        expected_version: ExpectedVersion,
+        dedupe: Literal["origin"] | None,
+    ) -> tuple[Recorded, ...]:
+        """Append these records and their events, all or none; see ``History.append_records``."""
+        if not isinstance(records, Iterable):
+            raise TypeError(f"records are a list of the format's records, not {records!r:.60}")
+        given, rules = list(records), format_named(format)
+        for tried in range(_TRIES):
+            recorder = self.recorder(history, rules)
+            version = recorder.version
+            expected = version if expected_version is ANY_VERSION else expected_version
+            new = given if dedupe is None else _unknown(history, given, rules)
+            events = recorder.decode_all(new)
+            findings = tuple(recorder.findings)  # the recorder forgets them with the append
+            try:
+                recorded = history._append_recorded(events, recorder, expected, dedupe=dedupe) if events else ()
+            except VersionConflict:  # another writer was first, or the kept decoder is of an older version
+                if expected_version is not ANY_VERSION or tried + 1 == _TRIES:
+                    raise
+                continue
+            for finding in findings:
+                tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=finding)
+            return recorded
+        raise AssertionError("it returned or raised")
+
+    def keep(self, history: History, recorder: Recorder) -> None:
+        """Keep a recorder after the append of what it decoded, if that was stored."""
+        if recorder.committed():
+            with self._lock:
+                self._recorders[history.id, recorder.format] = recorder, history._met()
+
+    def recorder(self, history: History, format: Format) -> Recorder:
+        """Return a recorder that goes on at the end of the history. No other caller has it."""
+        with self._lock:
+            recorder, key = self._recorders.pop((history.id, format.name), (None, None))
+        version = history.version()
+        if recorder is None or key != history._met() or version < recorder.version:
+            return Recorder(history._store, history.id, format, version)
+        recorder.go_to(version)
+        return recorder
+
+
+def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
+    """Return the records whose source ids the history does not have, each id once."""
+    ids = [format.source_id(record) for record in records]
+    known = origins.known(history._store.database, history.id, format.name, ids)
+    unknown: dict[Any, Any] = {}
+    for place, record in enumerate(records):
+        if not known[place]:
+            unknown.setdefault(origins.source_key(format.name, ids[place]) or place, record)
+    return list(unknown.values())
+
+
+class Recorder:
+    """The decoder of one conversation, after the records that it has.
+
+    Decode the next records, append their events at ``version`` with ``write`` beside them, and hand it back to
+    ``Recording.keep``. After an append that failed, take a new one.
+    """
+
+    def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
+        self._format, self.version, self._next = format, version, version
+        self.findings = list[str]()
+        self._decoder = decoder_of(format, findings=self.findings)
+        self._records, self._head = 0, GENESIS
+        self._small = list[Block]()
+        """The last blocks, which are small."""
+        self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
+        self._new: Block | None = None
+        """The records that were decoded last, once they are written."""
+        if version:
+            self._read(store, conversation)
+        self._decoder.skip_to(version)
+        self.findings.clear()
+
+    @property
+    def format(self) -> str:
+        """The name of the format of the records."""
+        return self._format.name
+
+    def _read(self, store: Store, conversation: str) -> None:
+        """Decode the records that are there."""
+
+        def read(reader: Reader) -> tuple[Source | None, dict[int, tuple[int, int]]]:
+            sources = Sources(store.database, reader)
+            source = source_of(sources, conversation)
+            return source, {} if source is None else sources.made(source)
+
+        source, made = store.database.recorder.query(read)
+        if source is None:
+            return
+        if source.format != self._format.name:
+            return
+        self._records, self._head = source.records, source.head
+        for _ in decoded(store, source, made, source.records, self.version, self.findings, self._decoder):
+            pass
+        for block in blocks_of(store.database, source, source.from_record):
+            if block.first >= source.from_record:
+                self._small.append(block)
+                if sum(len(each.raw) for each in self._small) >= SIZE:
+                    self._small.clear()
+
+    def go_to(self, version: int) -> None:
+        """Go on behind events that others appended."""
+        self.skip(version - self.version)
+        self.version = version
+
+    def skip(self, count: int) -> None:
+        """Reserve the next ids for other events, which are appended before those of the next record."""
+        if count:
+            self._next += count
+            self._decoder.skip_to(self._next)
+
+    def decode_all(self, records: Sequence[Any]) -> list[Event]:
+        """Return the events of the next records. Raises ``InvalidEvent``."""
+        found = list[Event]()
+        for place, record in enumerate(records):
+            known = len(self.findings)
+            try:
+                found += self.decode(record)
+            except NotAnEvent as error:
+                raise InvalidEvent(f"record {place}: {error}; nothing was appended, correct the record") from error
+            self.findings[known:] = [f"record {place} {finding}" for finding in self.findings[known:]]
+        return found
+
+    def decode(self, record: Any) -> list[Event]:
+        """Return the events of the next record. Raises ``NotAnEvent``."""
+        body = json_of(record)
+        events = self._decoder.events(record)
+        if events[0].id != self._next:
+            raise UnusableFormat(
+                f"the decoder of {self.format} gave event {events[0].id} to a history at version {self._next}; a "
+                f"decoder numbers its events from next_id on"
+            )
+        number(events, self.format)
+        self._made[self._records + len(self._bodies)] = events[0].id, len(events)
+        self._bodies.append(body)
+        self._next += len(events)
+        return events
+
+    def write(self, writing: WriteTransaction, conversation: str) -> None:
+        """Write the records that were decoded last, in the transaction of their events."""
+        if not self._bodies:
+            return
+        self._new = of_records(self._records, self._bodies)
+        sources = SourcesToWrite.beside(writing)
+        source = sources.of_key(writing.key)
+        if source is None:
+            source = self._begun(sources, writing)
+        if source.records != self._records or source.format != self._format.name:
+            raise VersionConflict(conversation, self.version, writing.version)
+        blocks = [*self._small, self._new]
+        if sum(len(block.raw) for block in blocks) >= SIZE and self._small:
+            sources.join_blocks(source, self._small, joined(blocks))
+        else:
+            sources.put_blocks(source, [self._new])
+        sources.put_made(source, self._new.first, self._made)
+        head = chained(self._head, self._new.hashes)
+        sources.set_progress(source, self._new.stop, self._new.stop, head)
+
+    def committed(self) -> bool:
+        """Go on behind what was decoded last. Return whether it is stored: no events came in its place."""
+        if self._new is None and self._bodies:
+            return False
+        self.version = self._next
+        self.findings.clear()
+        if self._new is None:
+            return True
+        self._records, self._head = self._new.stop, chained(self._head, self._new.hashes)
+        self._small.append(self._new)
+        if sum(len(block.raw) for block in self._small) >= SIZE:
+            self._small.clear()
+        self._new, self._bodies, self._made = None, [], {}
+        return True
+
+    def _begun(self, sources: SourcesToWrite, writing: WriteTransaction) -> Source:
+        """Begin the source of a conversation: that of a fork goes on from the records of its past."""
+        assert self._new is not None
+        parent = _shown_in(sources, writing.found)  # its row has no mark of the new events yet
+        if parent is not None and parent.format != self._format.name:
+            parent = None
+        begins = self._records if parent is not None else 0
+        fingerprint = self._new.hash_of(self._new.first) if parent is None else parent.fingerprint
+        source = Source(
+            writing.key,
+            writing.key if parent is None else parent.root,
+            None if parent is None else parent.parent,
+            begins,
+            begins,
+            begins,
+            self._format.name,
+            READER,
+            self._head,
+            fingerprint,
+        )
+        sources.put(source)
+        return source
+
+
+def source_of(sources: Sources, conversation: str) -> Source | None:
+    """Return the source of a conversation; of a fork without one the part of its parent's that it shares: the records
+    whose events it has.
+    """
+    return _shown_in(sources, sources.database.find(sources.reader, conversation, pending=True))
+
+
+def _shown_in(sources: Sources, found: Conversation | None) -> Source | None:
+    key = 0 if found is None else found.key
+    stop: int | None = None
+    while found is not None:
+        source = sources.of_key(found.key)
+        if source is not None:
+            return source if stop is None else _before(sources, source, stop, key)
+        if found.parent is None:
+            return None
+        stop = found.begins if stop is None else min(found.begins, stop)
+        found = sources.reader.conversation(found.parent)
+    return None
+
+
+def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
+    """Return the source that a fork has before its first own record: it shares the records whose events are before a
+    version.
+    """
+    ends = (number + 1 for number, (first, count) in sources.made(source).items() if first + count <= version)
+    records = max(ends, default=0)
+    return source._replace(
+        conversation=conversation,
+        parent=source.conversation,
+        from_record=records,
+        records=records,
+        made=records,
+        redacted=(),
+        head=chained(GENESIS, sources.hashes(source)[: 16 * records]),
+    )

@@ -1,0 +1,149 @@
+"""Redact the records of events: by their hashes, in a source and all that share its root.
+
+What stays of a record is its skeleton, and its hash, by which it is recognized for ever. A fork may hold the same
+record once more, behind the one that was edited; so all records of the family with this hash go, with all of their
+events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from foldlog._archive.recording import source_of
+from foldlog._formats.decoded import DecodedRecords, values_of
+from foldlog._formats.files.frames import without_words
+from foldlog._formats.registry import format_named
+from foldlog._reports.pending import line_of
+from foldlog.eventstore import Store
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.sources.blocks import Block
+from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+
+T = TypeVar("T")
+
+
+def events_of_records(store: Store, named: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
+    """Return, by conversation, these events and all others that came of the same records: those of a record that is in
+    several sources of a family, and the other events of one record. Cost: the indexes of the blocks of their families.
+    """
+    found = {name: set(ids) for name, ids in named.items()}
+
+    def read(sources: Sources) -> None:
+        for root, hashes in _hashes(sources, named).items():
+            for source in sources.family(root):
+                made, name = sources.made(source), sources.name_of(source.conversation)
+                for number in _numbers(sources, source, hashes):
+                    first, count = made.get(number, (0, 0))
+                    found.setdefault(name, set()).update(range(first, first + count))
+
+    store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
+    return {name: ids for name, ids in found.items() if ids}
+
+
+def redact_records(store: Store) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
+    """Return what takes the content of the records of these events out of all sources of their families, in the
+    transaction that redacts the events. Sums and lines of these sources are counted again from what is left.
+    """
+
+    def redact(transaction: Transaction, named: Mapping[str, Iterable[int]]) -> None:
+        sources = SourcesToWrite(store.database, transaction)
+        for root, hashes in _hashes(sources, named).items():
+            for source in sources.family(root):
+                _redact_in(sources, source, hashes)
+            for source in sources.family(root):
+                _count_again(sources, source)
+
+    return redact
+
+
+def redact_beside(store: Store, conversation: str) -> None:
+    """Take the title, and what a document holds between its records, from the source of a conversation and all sources
+    that share its root: later imports do not bring them back.
+    """
+
+    def redact(transaction: Transaction) -> None:
+        sources = SourcesToWrite(store.database, transaction)
+        found = source_of(sources, conversation)
+        for source in () if found is None else sources.family(found.root):
+            transaction.replace_rows(source.conversation, ())  # so that a vacuum removes the former bytes
+            _count_again(sources, source)
+
+    store.database.recorder.transact(redact)
+
+
+def _hashes(sources: Sources, named: Mapping[str, Iterable[int]]) -> dict[int, set[bytes]]:
+    """Return the hashes of the records that became these events, by the roots of their sources."""
+    found: dict[int, set[bytes]] = {}
+    for name, ids in named.items():
+        wanted, there = set(ids), sources.database.find(sources.reader, name, pending=True)
+        source = None if there is None or there.erasure is not None else sources.of_key(there.key)
+        if source is None:
+            continue
+        made = sources.made(source)
+        numbers = [n for n, (first, count) in made.items() if not wanted.isdisjoint(range(first, first + count))]
+        hashes = sources.hashes(source) if numbers else b""
+        found.setdefault(source.root, set()).update(hashes[16 * n : 16 * n + 16] for n in numbers)
+    return {root: hashes for root, hashes in found.items() if hashes}
+
+
+def _numbers(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
+    """Yield the numbers of the own records of a source that have one of these hashes."""
+    for first, stored in sources.indexes(source):
+        for place in range(0, len(stored), 16):
+            if stored[place : place + 16] in hashes:
+                yield first + place // 16
+
+
+def _redact_in(sources: SourcesToWrite, source: Source, hashes: set[bytes]) -> None:
+    numbers = sorted(set(_numbers(sources, source, hashes)).difference(source.redacted))
+    if not numbers:
+        return
+    format = format_named(source.format)
+    skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
+    changed = dict[int, Block]()
+    for number in numbers:
+        known = (block for block in changed.values() if block.first <= number < block.stop)
+        block = next(known, None) or next(sources.own_blocks(source, number))
+        changed[block.first] = block.with_record(number, skeleton.left_of(block.record(number)))
+    sources.put_blocks(source, changed.values())
+    sources.put(source._replace(redacted=tuple(sorted({*source.redacted, *numbers}))))
+
+
+def _count_again(sources: SourcesToWrite, source: Source) -> None:
+    """Count the sums of a source from its stored records: a title may have been among what went. The title that its
+    program gave, and what a document holds between its records, may repeat these, so they go too.
+    """
+    format = format_named(source.format)
+    source = source._replace(about=without_words(source.about))
+    told = about(source)
+    if not source.line:  # a runtime recorded it: it is counted from its events
+        return
+    if format.skeleton is None:
+        records = DecodedRecords(format)
+        for value in values_of(record for block in sources.blocks(source) for record in block.records()):
+            records.take(value)
+        sources.put(source._replace(line=line_of(records, format, source.records, told)))
+        return
+    skeleton = format.skeleton()
+    for block in sources.blocks(source):
+        for record in block.records():
+            skeleton.add(record)
+    line = line_of(skeleton, format, source.records, told)
+    sources.put(source._replace(line=line, sums=skeleton.encoded()))
+
+
+def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the files from which these conversations were imported; of a fork without a source those of its parent."""
+
+    def read(sources: Sources) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for name in names:
+            there = sources.database.find(sources.reader, name, pending=True)
+            source = None if there is None or there.erasure is not None else source_of(sources, name)
+            if source is not None:
+                found[name] = tuple(about(source).get("paths", ()))
+        return {name: paths for name, paths in found.items() if paths}
+
+    return store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))

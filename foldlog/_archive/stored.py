@@ -1,0 +1,152 @@
+"""The stored records of a conversation, by the events that they became."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from foldlog._archive.recording import source_of
+from foldlog._formats.files.frames import frame_in, texts_beside, whole
+from foldlog._formats.json_text import parse
+from foldlog._formats.places import place_of
+from foldlog._formats.registry import format_named
+from foldlog.eventstore import DocumentChanges, Event, Redaction, Retraction, Store
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.sources.blocks import Block
+from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.tables import Source, Sources
+
+
+class Records:
+    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is of one moment."""
+
+    def __init__(self, store: Store, conversation: str) -> None:
+        self._store, self._conversation = store, conversation
+        self._block: Block | None = None
+
+    @cached_property
+    def _known(self) -> tuple[Source | None, dict[int, tuple[int, int]], set[int]]:
+        """The source, for each event that begins a record its number and how many events it became, and which records
+        are redacted.
+        """
+        database = self._store.database
+
+        def read(reader: Reader) -> tuple[Source | None, dict[int, tuple[int, int]], set[int]]:
+            sources = Sources(database, reader)
+            source = source_of(sources, self._conversation)
+            if source is None:
+                return None, {}, set()
+            made = sources.made(source)
+            firsts = {first: (number, count) for number, (first, count) in made.items() if count}
+            return source, firsts, sources.all_redacted(source)
+
+        return database.recorder.query(read)
+
+    def count(self, event: Event) -> int:
+        """Return how many events the record became that begins with this event; 0 where none begins."""
+        return self._known[1].get(event.id, (0, 0))[1]
+
+    def first_of(self, event: Event) -> int:
+        """Return the id of the first event of the record of this event."""
+        return event.id - place_of(event)
+
+    def record(self, events: Sequence[Event]) -> Any:
+        """Return the record that became these events; None where it is redacted, or not stored."""
+        source, firsts, redacted = self._known
+        number, _ = firsts.get(events[0].id, (-1, 0))
+        if source is None or number < 0 or number in redacted or events[0].redacted is not None:
+            return None
+        return parse(self._block_of(source, number).record(number))
+
+    def all(self) -> Iterator[tuple[int, Any]]:
+        """Yield each record that is not redacted, after the id of its first event. Cost: the records."""
+        source, firsts, redacted = self._known
+        begins = {number: first for first, (number, _) in firsts.items()}
+        for block in () if source is None else blocks_of(self._store.database, source):
+            for number, record in enumerate(block.records(), block.first):
+                if number in begins and number not in redacted:
+                    yield begins[number], parse(record)
+
+    def _block_of(self, source: Source, number: int) -> Block:
+        if self._block is None or not self._block.first <= number < self._block.stop:
+            self._block = next(blocks_of(self._store.database, source, number))
+        return self._block
+
+
+class SourceBytes(NamedTuple):
+    """A source as it is exported: its bytes, and what was appended behind it, which they do not have. Of ``redacted``
+    records they have what stays.
+    """
+
+    format: str
+    bytes: Iterator[bytes]
+    records: int
+    appended: Sequence[Event]
+    redacted: int
+
+
+def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
+    """Return the source of a conversation as an export in its own format gives it. None for another format, and where
+    events tell otherwise: some of the source were taken back, or foldlog writes the format, and others were appended
+    or redacted.
+
+    Cost: what was appended; no events are made. Raises ``ConversationNotFound``.
+    """
+    row = store.conversation(conversation, pending=True)
+
+    def read(reader: Reader) -> tuple[Source | None, int, int]:
+        sources = Sources(store.database, reader)
+        source = source_of(sources, conversation)
+        if source is None:
+            return None, 0, 0
+        ends = (first + count for number, (first, count) in sources.made(source).items() if number < source.records)
+        return source, max(ends, default=0), len(sources.all_redacted(source))
+
+    source, end, redacted = store.database.recorder.query(read)
+    if source is None or format not in (None, source.format):
+        return None
+    appended = [] if row.pending else [*store.events(conversation, end)]
+    appended = [event for event in appended if not isinstance(event, Redaction | DocumentChanges)]
+    is_changed = any(isinstance(event, Retraction) for event in appended)
+    is_written = format_named(source.format).lacks is not None
+    if is_changed or (is_written and (appended or redacted)):
+        return None
+    return SourceBytes(source.format, raw(store, conversation), source.records, appended, redacted)
+
+
+def stored_records(store: Store, conversation: str) -> Iterator[Any]:
+    """Yield what is stored of each record of a conversation's source, those without events too. Cost: the records."""
+    database = store.database
+    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    for block in () if source is None else blocks_of(database, source):
+        yield from map(parse, block.records())
+
+
+def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
+    """Return the conversation that holds the source of this one (of a fork without a source, its parent), and the texts
+    and values beside its records, such as its title.
+    """
+
+    def read(reader: Reader) -> tuple[str, list[Any]]:
+        sources = Sources(store.database, reader)
+        source = source_of(sources, conversation)
+        if source is None:
+            return conversation, []
+        return sources.name_of(source.conversation), texts_beside(about(source))
+
+    return store.database.recorder.query(read)
+
+
+def raw(store: Store, conversation: str) -> Iterator[bytes]:
+    """Yield the bytes of the source of a conversation, as they came. Memory: one block, or a document."""
+    database = store.database
+    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    if source is None:
+        return
+    blocks = blocks_of(store.database, source)
+    frame = frame_in(about(source))
+    if frame is None:
+        yield from (block.raw for block in blocks)
+    else:
+        yield whole(frame, [record for block in blocks for record in block.records()])

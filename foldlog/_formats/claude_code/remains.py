@@ -1,0 +1,68 @@
+"""What stays of a line whose content was redacted, as a line that Claude Code's SDK reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from foldlog._formats.blocks import blocks_of, given, result_of, use_of
+from foldlog._formats.claude_code.branches import is_side
+from foldlog._formats.claude_code.lines import ENVELOPE
+from foldlog._formats.format import RecordEncoder
+from foldlog._formats.told import REDACTED, id_of_source, stamp_of
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
+
+
+class RemainsEncoder(RecordEncoder):
+    """Writes lines of events that were lines, in their place. Other events have no line: Claude Code writes its own."""
+
+    def __init__(self) -> None:
+        self._last_line: Any = None
+        self._envelope: dict[str, Any] = {}
+
+    def records(self, event: Event) -> list[Any] | None:
+        if event.origin is None:
+            return None
+        line = {**self._envelope, "parentUuid": self._last_line, "uuid": id_of_source(event), **stamp_of(event)}
+        line |= _content(event)
+        self._remember(line)
+        return [line]
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        line = record or {}
+        if not is_side(line) or any(event.shown for event in events):  # added events are not a sub-agent's
+            self._remember(line)
+
+    def _remember(self, line: dict[str, Any]) -> None:
+        if line.get("uuid") is not None:
+            self._last_line = line["uuid"]
+            self._envelope = {key: line[key] for key in ENVELOPE if key in line}
+
+
+def _content(event: Event) -> dict[str, Any]:
+    """Return the fields of the line of ``event`` that hold its content."""
+    match event:
+        case Annotation(name="user" | "assistant" as role):
+            content = event.data if isinstance(event.data, list) else blocks_of(REDACTED)
+            return {"type": role, "message": {"role": role, "content": content}}
+        case Annotation(name=name, data=data):
+            return {"type": name, **(data if isinstance(data, dict) else {"value": data})}
+        case CondensationAction():
+            summary = {"type": "user", "message": {"role": "user", "content": event.summary or REDACTED}}
+            return {**summary, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
+        case Action():
+            return _response(event, [*blocks_of(event.thought), use_of(event)], event.response_id)
+        case Observation():
+            return {"type": "user", "message": {"role": "user", "content": [result_of(event)]}}
+        case Message(source="agent"):
+            return _response(event, blocks_of(event.content), None)
+        case Message():
+            is_meta = {"isMeta": True} if event.source == "environment" else {}
+            return {"type": "user", "message": {"role": "user", "content": given(event.content)}, **is_meta}
+    return {"type": "system", "content": REDACTED}
+
+
+def _response(event: Action | Message, blocks: list[Any], response_id: str | None) -> dict[str, Any]:
+    thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
+    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [*thinking, *blocks]}
+    return {"type": "assistant", "message": message if response_id is None else {**message, "id": response_id}}

@@ -1,0 +1,194 @@
+"""The skeleton of Claude Code's lines: what lists, figures and titles need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+from zlib import crc32
+
+from msgspec import UNSET, Struct, UnsetType
+
+from foldlog._formats.claude_code.lines import TITLES
+from foldlog._formats.record import time_in
+from foldlog._formats.skeleton import Skeleton
+from foldlog._formats.usage import UNNAMED, ModelCall
+from foldlog._usage import LACKING, OF_NO_MODEL, usage_of
+
+
+class _Block(Struct, omit_defaults=True):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    tool_use_id: str | None = None
+    is_error: bool | None = None
+    text: str | None = None
+
+
+class _Message(Struct, omit_defaults=True):
+    role: str | None = None
+    id: str | None = None
+    model: str | None = None
+    content: str | list[_Block] | None = None
+    stop_reason: str | UnsetType | None = UNSET
+    usage: dict[str, Any] | None = None
+
+
+class _Line(Struct, omit_defaults=True):
+    type: str
+    uuid: str | None = None
+    parentUuid: str | UnsetType | None = UNSET
+    logicalParentUuid: str | UnsetType | None = UNSET
+    timestamp: str | None = None
+    requestId: str | None = None
+    sessionId: str | None = None
+    agentId: str | None = None
+    isSidechain: bool | None = None
+    isMeta: bool | None = None
+    isCompactSummary: bool | None = None
+    isApiErrorMessage: bool | None = None
+    subtype: str | None = None
+    leafUuid: str | None = None
+    summary: str | None = None
+    aiTitle: str | None = None
+    customTitle: str | None = None
+    message: _Message | None = None
+
+
+_RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
+
+
+class ClaudeCodeSkeleton(Skeleton):
+    """Counts the lines of a session."""
+
+    record: ClassVar[type[Struct]] = _Line
+
+    def __init__(self, state: bytes = b"") -> None:
+        super().__init__(state)
+        extra = self.state.extra
+        self._lines = set[int](extra.get("lines", ()))
+        """Checksums of the ids of all lines: a later summary may name one."""
+        self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
+        """Titles by the ids of lines that have not come."""
+        self._last: dict[str, Any] | None = None
+        self._is_told = False
+        """Whether what the last line told is usage."""
+        self._usages: list[dict[str, Any]] = []
+        """What replies told since the context was measured last."""
+
+    def encoded(self) -> bytes:
+        self._measure()
+        self.state.extra["lines"] = sorted(self._lines)
+        return super().encoded()
+
+    def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
+        return skeleton.uuid, skeleton.timestamp
+
+    def count(self, skeleton: _Line) -> None:
+        state, kind, message = self.state, skeleton.type, skeleton.message
+        self.happened(skeleton.timestamp, is_activity=not skeleton.isCompactSummary)
+        if state.conversation is None and skeleton.sessionId:
+            self._name(skeleton)
+        if skeleton.uuid:
+            self._lines.add(crc32(skeleton.uuid.encode()))
+            state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
+        if kind in TITLES:
+            self._entitle(skeleton)
+        if skeleton.isCompactSummary:
+            state.compactions += 1
+            self.part("condensation")
+        elif kind == "user" and message is not None:
+            self._count_user(skeleton, message)
+        elif kind == "assistant" and message is not None:
+            self._count_reply(skeleton, message)
+        else:
+            self.part("annotation")
+
+    def blank(self, skeleton: _Line) -> None:
+        skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None
+        content = None if skeleton.message is None else skeleton.message.content
+        if skeleton.message is not None and type(content) is str:
+            skeleton.message.content = ""
+        for block in content if type(content) is list else ():
+            block.text = block.text and ""
+
+    def calls(self) -> Iterator[ModelCall]:
+        self._measure()
+        for reply, (at, model, usage, is_begun) in self.state.replies.items():
+            counted = usage_of(usage)
+            if model != OF_NO_MODEL and counted:
+                lacking = LACKING if is_begun else {}
+                yield ModelCall(time_in(at), model or UNNAMED, counted | lacking, None, 1, reply)
+
+    def _measure(self) -> None:
+        """Take the tokens of the context from the last reply that tells some."""
+        prompts = (usage_of(usage).get("prompt_tokens") for usage in reversed(self._usages))
+        self.state.context_tokens = next(filter(None, prompts), None) or self.state.context_tokens
+        self._usages.clear()
+
+    def _tell(self, reply: str, *, is_told: bool) -> None:
+        """Count a reply that tells no usage, unless one of its lines does."""
+        extra, state = self.state.extra, self.state
+        if extra.get("reply") == reply:
+            state.untold -= is_told and extra["is_untold"]
+            extra["is_untold"] = extra["is_untold"] and not is_told
+            return
+        extra["reply"], extra["is_untold"] = reply, not is_told
+        state.untold += not is_told
+
+    def _name(self, line: _Line) -> None:
+        """Take the session that a line names, with the sub-agent if the line belongs to one."""
+        session = line.sessionId
+        if line.isSidechain:
+            self.state.conversation = f"{session}/agent-{line.agentId}" if line.agentId else ""
+            self.state.parent = session if line.agentId else None
+        else:
+            self.state.conversation = session
+
+    def _entitle(self, line: _Line) -> None:
+        """Take a title that is at least as strong as earlier ones; that of a summary once its line is here."""
+        extra, rank = self.state.extra, _RANKS[line.type]
+        title = getattr(line, TITLES[line.type])
+        if rank < extra.get("rank", 0) or not title or not title.strip():
+            return
+        if rank == 0:
+            is_here = line.leafUuid is not None and crc32(line.leafUuid.encode()) in self._lines
+            if line.leafUuid is not None and not is_here:
+                self._awaiting[line.leafUuid] = title
+            self.state.title = title if is_here else self.state.title
+            return
+        extra["rank"] = rank
+        self._awaiting.clear()
+        self.state.title = title
+
+    def _count_user(self, line: _Line, message: _Message) -> None:
+        content = message.content
+        blocks = content if type(content) is list else []
+        results = [block for block in blocks if block.type == "tool_result"]
+        for block in results:
+            self.answered(block.tool_use_id, failed=block.is_error is True)
+        if len(results) == len(blocks) and results:
+            return
+        is_users = line.isMeta is not True
+        self.part("user" if is_users else "environment")
+        if is_users:
+            texts = [block.text for block in blocks if block.text]
+            self.asked(content if type(content) is str else "\n".join(texts))
+
+    def _count_reply(self, line: _Line, message: _Message) -> None:
+        blocks = message.content if type(message.content) is list else []
+        uses = [block for block in blocks if block.type == "tool_use"]
+        for block in uses:
+            self.called(block.id, block.name)
+        if not uses:
+            says = any(block.type == "text" for block in blocks) or type(message.content) is str
+            self.part("agent" if says else "annotation")
+        both = f"{message.id} {line.requestId}" if message.id and line.requestId else None
+        reply = both or message.id or line.uuid or ""
+        if message.model != OF_NO_MODEL:
+            if message.usage != self._last:  # the lines of a reply tell the same
+                self._last, self._is_told = message.usage, bool(usage_of(message.usage))
+            self._tell(reply, is_told=self._is_told)
+        if message.usage:
+            is_begun = message.stop_reason is None
+            self.state.replies[reply] = line.timestamp, message.model, message.usage, is_begun
+            self._usages.append(message.usage)

@@ -1,0 +1,201 @@
+"""The skeleton of the lines of a Codex rollout: what lists, figures and titles need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from foldlog._formats.codex.lines import CONTEXT, FAILED, has_failed, texts_in
+from foldlog._formats.record import dict_or_empty, time_in
+from foldlog._formats.skeleton import Skeleton
+from foldlog._formats.usage import UNNAMED, ModelCall, at_total, tokens_of
+from foldlog._usage import LACKING, usage_of
+
+_CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
+_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
+_SHELL = "local_shell"
+_INSTRUCTING = ("developer", "system")
+
+
+class _Payload(Struct, omit_defaults=True):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    model: str | None = None
+    output: Any = None
+    content: Any = None
+    forked_from_id: str | None = None
+    forked_from_ordinal_exclusive: int | None = None
+    info: dict[str, Any] | None = None
+    history_base: dict[str, Any] | None = None
+    source: Any = None
+    parent_thread_id: str | None = None
+    num_turns: int | None = None
+
+
+class _Line(Struct, omit_defaults=True):
+    """A line, with the fields of its payload for the first releases, which wrote the payload alone."""
+
+    type: str = ""
+    timestamp: str | None = None
+    ordinal: int | None = None
+    record_type: str | None = None
+    payload: _Payload | None = None
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    output: Any = None
+    content: Any = None
+    instructions: Any = UNSET
+    model: str | None = None
+    forked_from_id: str | None = None
+
+
+class CodexSkeleton(Skeleton):
+    """Counts the lines of a rollout."""
+
+    record: ClassVar[type[Struct]] = _Line
+    have_ids = False
+
+    def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
+        return (skeleton.payload or skeleton).id, skeleton.timestamp
+
+    def count(self, skeleton: _Line) -> None:
+        kind, payload = _kind_of(skeleton), skeleton.payload or skeleton
+        is_condensed = kind == "compacted" or _rolls_back(kind, payload)
+        self.happened(skeleton.timestamp, is_activity=not is_condensed)
+        if kind == "response_item":
+            self._count_item(payload)
+            return
+        extra = self.state.extra
+        if kind == "session_meta":
+            base = None if skeleton.payload is None else _base_of(skeleton.payload)
+            if base is not None and self.state.conversation is None:
+                extra["follows"] = base
+            self.state.conversation = self.state.conversation or payload.id
+            extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
+        elif kind == "turn_context":
+            extra["model"] = payload.model or extra.get("model")
+        elif kind == "event_msg" and payload.type == "turn_aborted":
+            for call_id in [*self.state.waiting]:
+                self.answered(call_id, failed=True)
+        elif kind == "event_msg" and payload.type == "token_count":
+            self._spend(skeleton.timestamp, skeleton.payload)
+        self.state.compactions += is_condensed
+        self.part("condensation" if is_condensed else "annotation")
+
+    @property
+    def follows(self) -> tuple[str, int] | None:
+        base: tuple[str, int] | None = self.state.extra.get("follows")
+        return base
+
+    def is_number(self, record: bytes, number: int) -> bool:
+        return _decode_number(record).ordinal == number
+
+    def blank(self, skeleton: _Line) -> None:
+        for part in (skeleton, skeleton.payload):
+            if part is not None:
+                # Only the text of an output says that a call failed.
+                part.output = part.output and (FAILED if has_failed(part.output) else "")
+                part.content = part.content and []
+        skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
+        if skeleton.payload is not None:
+            skeleton.payload.source = None
+
+    def calls(self) -> Iterator[ModelCall]:
+        for at, model, usage, lacks, total, key in self.state.replies.values():
+            counted = usage_of(usage) | (LACKING if lacks else {})
+            call = ModelCall(time_in(at), model or UNNAMED, counted, None, 1, key)
+            yield at_total(call, total) if key is None else call
+
+    def _count_item(self, item: _Payload | _Line) -> None:
+        """Count an item of the model's API."""
+        if item.type in _CALLS:
+            self._reply()
+            self.called(item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None))
+        elif item.type in _OUTPUTS:
+            self._end_reply()
+            self.answered(item.call_id, failed=has_failed(item.output))
+        elif item.type == "message":
+            texts = texts_in(item.content)
+            words, is_context = "\n".join(texts), bool(texts) and all(map(CONTEXT.match, texts))
+            labels = {"assistant": "agent", "developer": "system", "system": "system"}
+            user = "environment" if is_context else "user"
+            self.part(labels.get(item.role or "", user))
+            if item.role == "assistant":
+                self._reply()
+            elif item.role not in _INSTRUCTING:
+                self._end_reply()
+            if item.role == "user" and words and not is_context:
+                self.asked(words)
+        else:
+            self.part("annotation")
+
+    def _spend(self, at: str | None, payload: _Payload | None) -> None:
+        """Count the usage of the last call, unless the same count is written again."""
+        info, extra = dict_or_empty(payload and payload.info), self.state.extra
+        last, total = info.get("last_token_usage"), dict_or_empty(info.get("total_token_usage"))
+        seen = extra.get("seen", {})
+        if type(last) is not dict or total == seen:
+            return
+        lacks = tokens_of(total) - tokens_of(seen) > tokens_of(last)
+        number = str(tokens_of(total))
+        times = extra.setdefault("times", {})
+        times[number] = times.get(number, 0) + 1
+        ancestor = extra.get("ancestor")
+        key = f"{ancestor} {number} {times[number]}" if ancestor else None
+        place = str(len(self.state.replies))
+        self.state.replies[place] = at, extra.get("model"), last, lacks, total, key
+        self.state.context_tokens = usage_of(last).get("prompt_tokens") or self.state.context_tokens
+        extra["seen"] = total
+        self.state.untold -= extra.get("said", 0)
+        extra["said"], extra["is_told"] = 0, True
+
+    def _reply(self) -> None:
+        """Take notice of what a model says: it tells no usage before a later line does."""
+        extra = self.state.extra
+        if not extra.get("said") and not extra.get("is_told"):
+            extra["said"] = 1
+            self.state.untold += 1
+
+    def _end_reply(self) -> None:
+        self.state.extra["said"], self.state.extra["is_told"] = 0, False
+
+
+class _Numbered(Struct):
+    ordinal: int | None = None
+
+
+_decode_number = msgspec.json.Decoder(_Numbered).decode
+
+
+def _base_of(session: _Payload) -> tuple[str, int] | None:
+    """Return the thread from which a rollout goes on, and how many records of it come before."""
+    base = dict_or_empty(session.history_base)
+    end, thread = base.get("end_ordinal_exclusive"), base.get("thread_id")
+    if type(end) is not int or type(thread) is not str:
+        return None
+    is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
+    return (session.forked_from_id or thread if is_fork else thread), end
+
+
+def _rolls_back(kind: str, payload: _Payload | _Line) -> bool:
+    """Return whether a record forgets the last turns."""
+    is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
+    return is_rolled_back and (getattr(payload, "num_turns", None) or 0) > 0
+
+
+def _kind_of(line: _Line) -> str:
+    """Return the type of a line; of a line of the first releases that of the line that would hold it today."""
+    if line.payload is not None:
+        return line.type
+    if line.type:
+        return "response_item"
+    is_session = line.instructions is not UNSET and line.id is not None and line.role is None
+    return "session_meta" if is_session else line.record_type or ""

@@ -1,0 +1,311 @@
+"""Cursor: the conversations of its editor, of its command line, and the transcripts of its agents.
+
+    state.vscdb                 of the editor: of each conversation a list of bubbles, and the bubbles
+    store.db                    of the command line: a conversation, whose root lists the messages
+    agent-transcripts/….jsonl   lines of what was said and called, mostly without the results
+
+The records, and the events that they become:
+
+    {"bubbleId", "type": 1, "text"}     Message of the user
+    {"bubbleId", "type": 2, …}          Message, or an Action with its Observation (``toolFormerData``); thinking, which
+                                        has a bubble of its own, is that of the next one
+    {"blob", "message"}                 a message of the command line, in the form of the AI SDK
+    {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
+    {"type": "turn_ended"}              Annotation
+
+A record of a bubble has what was said, called and used: Cursor changes what else a bubble has while a conversation goes
+on. The name of a conversation is its title, beside the records.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.blocks import said, said_in, thinking_of
+from foldlog._formats.files.readers import Placed, opened, parsed, rows_in
+from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.json_text import json_text
+from foldlog._formats.json_text import parsed as parsed_text
+from foldlog._formats.messages import spoken
+from foldlog._formats.record import (
+    Located,
+    at,
+    dict_or_empty,
+    dicts_in,
+    has,
+    text_or_empty,
+    text_or_none,
+    time_told,
+    within,
+)
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._open_files import SQLITE
+from foldlog.eventstore import Message
+
+NAME = "cursor"
+
+_Part = dict[str, Any]
+
+_USER, _AGENT = 1, 2
+"""The types of bubbles."""
+_KEPT = ("bubbleId", "type", "text", "thinking", "toolFormerData", "createdAt", "tokenCount", "modelInfo")
+_ROLES = ("system", "user", "assistant", "tool")
+_FAILED = ("error", "cancelled", "rejected")
+_TURN_ENDED = "turn_ended"
+
+_is_bubble, _is_message = has(bubbleId=str, type=int), has(blob=str, message=dict)
+_is_line = has(role=str, message=dict)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+_CONVERSATIONS = """SELECT key, value FROM cursorDiskKV
+WHERE key >= 'composerData:' AND key < 'composerData;' AND value IS NOT NULL"""
+_BUBBLE = "SELECT value FROM cursorDiskKV WHERE key = ?"
+_UNREAD = "Cursor has not yet moved this into its database, so it is not read; quit Cursor and import again"
+
+
+class _Databases(FileReader):
+    def holds(self, path: Path, begin: bytes) -> bool:
+        if not begin.startswith(SQLITE):
+            return False
+        return _is_of_command_line(path) or rows_in(path, f"EXPLAIN {_CONVERSATIONS}") != []
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        log = path.with_name(f"{path.name}-wal")
+        unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+        return _in_store(path, unread) if _is_of_command_line(path) else _in_editor(path, unread)
+
+
+def _is_of_command_line(path: Path) -> bool:
+    return path.name == "store.db" and rows_in(path, "EXPLAIN SELECT id, data, key, value FROM blobs, meta") != []
+
+
+def _in_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
+    """Yield the conversations of the editor in which something was said, in the order in which they began."""
+    found = list[tuple[str, float, str, list[str]]]()
+    with opened(path) as database:
+        for key, value in database.execute(_CONVERSATIONS):
+            about = dict_or_empty(parsed_text(_text_of(value)))
+            headers = dicts_in(about.get("fullConversationHeadersOnly"))
+            bubbles = [each["bubbleId"] for each in headers if type(each.get("bubbleId")) is str]
+            begun = about.get("createdAt")
+            began = float(begun) if isinstance(begun, int | float) else 0.0
+            if bubbles:
+                found.append((key.partition(":")[2], began, text_or_empty(about.get("name")), bubbles))
+    for name, _, title, bubbles in sorted(found, key=lambda each: (each[1], each[0])):
+        yield Contained(name, Placed(0, partial(_bubbles, path, name, bubbles, unread)), title=title)
+        unread = []
+
+
+def _bubbles(path: Path, conversation: str, names: list[str], unread: list[Located]) -> Iterator[Located]:
+    yield from unread
+    with opened(path) as database:
+        for name in names:
+            place = f"{path}, bubble {name}"
+            row = database.execute(_BUBBLE, (f"bubbleId:{conversation}:{name}",)).fetchone()
+            if row is None or row[0] is None:
+                yield at(place, None, "is listed in its conversation, and not there")
+                continue
+            located = parsed(_text_of(row[0]).encode(), 0, 0, place)
+            bubble = dict_or_empty(located.value)
+            yield located._replace(value={key: bubble[key] for key in _KEPT if key in bubble})
+
+
+def _text_of(value: Any) -> str:
+    return value.decode(errors="replace") if type(value) is bytes else str(value)
+
+
+def _in_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
+    """Yield the conversation of a store of the command line."""
+    with opened(path) as database:
+        about = _about(database)
+    root = text_or_empty(about.get("latestRootBlobId"))
+    if root:
+        name = text_or_none(about.get("agentId")) or path.absolute().parent.name
+        title = text_or_empty(about.get("name"))
+        yield Contained(name, Placed(0, partial(_messages, path, root, unread)), title=title)
+
+
+def _about(database: sqlite3.Connection) -> _Part:
+    """Return what a store says of its conversation: JSON in hexadecimal digits."""
+    row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
+    try:
+        return dict_or_empty(parsed_text(bytes.fromhex(_text_of(row[0])).decode() if row else None))
+    except ValueError:
+        return {}
+
+
+def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]:
+    yield from unread
+    with opened(path) as database:
+
+        def blob(name: str) -> bytes | None:
+            row = database.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
+            return bytes(row[0]) if row and type(row[0]) is bytes else None
+
+        listed = blob(root)
+        if listed is None:
+            yield at(f"{path}, blob {root}", None, "is the root of its conversation, and not there")
+            return
+        for name in _listed_in(listed):
+            place, data = f"{path}, blob {name}", blob(name)
+            if data is None:
+                yield at(place, None, "is listed in its conversation, and not there")
+                continue
+            located = parsed(data, 0, 0, place)
+            yield located._replace(value={"blob": name, "message": dict_or_empty(located.value)})
+
+
+def _listed_in(root: bytes) -> Iterator[str]:
+    """Yield the names of the blobs that a root lists: the fields of Protocol Buffers with number 1 and 32 bytes."""
+    place = 0
+    while place < len(root):
+        key, place = _varint(root, place)
+        match key & 7:
+            case 0:
+                _, place = _varint(root, place)
+            case 2:
+                size, place = _varint(root, place)
+                if key >> 3 == 1 and size == 32:
+                    yield root[place : place + size].hex()
+                place += size
+            case 1 | 5:
+                place += 8 if key & 7 == 1 else 4
+            case _:
+                return
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number that begins at a place, and where it ends."""
+    number = shift = 0
+    for byte in data[place : place + 10]:
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return number, place
+    return number, len(data)
+
+
+# -- records to events ------------------------------------------------------------------------------------------------
+
+
+def _accepts(record: Any) -> bool:
+    is_end = type(record) is dict and record.get("type") == _TURN_ENDED
+    return is_end or _is_bubble(record) or _is_message(record) or _is_line(record)
+
+
+def _matches(record: Any) -> bool:
+    if _is_bubble(record):
+        return record["type"] in (_USER, _AGENT)
+    if _is_message(record):
+        return record["message"].get("role") in _ROLES and "content" in record["message"]
+    is_line = _is_line(record) and record.keys().isdisjoint(("type", "content", "uuid"))
+    return is_line and record["role"] in _ROLES and type(record["message"].get("content")) is list
+
+
+class _Decoder(FollowingDecoder):
+    """Records of one conversation to events, one record after the other."""
+
+    keeps_shown = False
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._thoughts: list[_Part] = []
+        """Thinking that had a bubble of its own."""
+
+    def read(self, read: RecordEvents, record: _Part) -> None:
+        if "bubbleId" in record:
+            self._read_bubble(read, record)
+        elif "message" in record:
+            message = record["message"]
+            self._read_message(read, message.get("role", record.get("role")), message.get("content"))
+        read.close("reasoning" if "thinking" in record else str(record.get("type", "message")), None)
+
+    def _read_bubble(self, read: RecordEvents, bubble: _Part) -> None:
+        text = text_or_empty(bubble.get("text"))
+        if bubble["type"] == _USER:
+            self._thoughts = []
+            if text:
+                read.add(Message, content=text, source="user")
+            return
+        if thought := text_or_empty(within(bubble, "thinking", "text")):
+            signature = text_or_none(within(bubble, "thinking", "signature")) or None
+            self._thoughts.append(thinking_of(thought, signature))
+        tool = bubble.get("toolFormerData")
+        if not text and type(tool) is not dict:
+            return
+        read.thinking, self._thoughts = self._thoughts, []
+        read.parts = said_in(text)
+        counts = dict_or_empty(bubble.get("tokenCount"))
+        used = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
+        read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **used)
+        if type(tool) is dict:
+            self._read_call(read, tool)
+        read.say("agent", as_text=True)
+
+    def _read_call(self, read: RecordEvents, tool: _Part) -> None:
+        """Add a call, and its result where it has one."""
+        call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
+        arguments = tool.get("rawArgs") or tool.get("params")
+        read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
+        result, status = tool.get("result"), tool.get("status")
+        failed = status in _FAILED
+        told = result if result is not None else tool.get("error")
+        if told is not None or failed:
+            read.answer(call_id, "" if told is None else json_text(told), is_error=failed)
+
+    def _read_message(self, read: RecordEvents, role: str, content: Any) -> None:
+        blocks = content if type(content) is list else [content]
+        for block in blocks:
+            match block:
+                case {"type": "tool-call" | "tool_use"}:
+                    arguments = block.get("args", block.get("input"))
+                    name = block.get("toolName", block.get("name"))
+                    call_id = block.get("toolCallId", block.get("id"))
+                    read.call(name, arguments, call_id or f"call-{read.version}")  # transcripts have none
+                case {"type": "tool-result" | "tool_result"}:
+                    self._read_result(read, block)
+                case {"type": "reasoning" | "thinking"}:
+                    thought = text_or_empty(block.get("text", block.get("thinking")))
+                    read.thinking.append(thinking_of(thought))
+                case _:
+                    read.parts += said_in(block)
+        if role in ("system", "user"):
+            parts, read.parts = read.parts, []
+            if parts:
+                read.take(spoken(role, said(parts)))
+        else:
+            read.say("agent", as_text=True)
+
+    def _read_result(self, read: RecordEvents, block: _Part) -> None:
+        named = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
+        tool = text_or_empty(block.get("toolName"))
+        told = block.get("result", block.get("content"))
+        content = said(said_in(told)) if type(told) in (str, list) else json_text(told)
+        failed = block.get("isError", block.get("is_error")) is True
+        first = next((call.call_id for call in self.calls.all()), None)
+        read.answer(named or first, content, is_error=failed, tool=tool)
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    expected="a bubble, a message or a line of a transcript of Cursor",
+    decoder=_Decoder,
+    files=_Databases(),
+    time=lambda record: time_told(record, "createdAt", "timestamp"),
+    kept_in=(
+        "~/.cursor/projects",
+        "~/.cursor/chats",
+        "~/.config/Cursor/User/globalStorage",
+        "~/Library/Application Support/Cursor/User/globalStorage",
+    ),
+    source_id=lambda record: text_or_none(within(record, "bubbleId") or within(record, "blob")),
+)

@@ -1,0 +1,111 @@
+"""What an export leaves out, counted by kind: events without a record, and what the format has no place for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from foldlog._formats.format import Format
+from foldlog._formats.places import is_declined
+from foldlog._formats.record import UNREAD, dict_or_empty
+from foldlog._formats.told import parts_in
+from foldlog._kinds import label
+from foldlog._usage import IMPORTED
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.projections.messages.turns import words_of
+
+_NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
+_PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server's tool"}
+
+
+class ExportNotes:
+    """Counts what an export in one format leaves out of the events of one history."""
+
+    def __init__(self, format: Format) -> None:
+        self._lacks = format.lacks or frozenset()
+        self._lost, self._hidden = Counter[str](), Counter[str]()
+        self._replies = set[str]()
+        """The replies whose usage was counted: each of their events has what was used so far."""
+
+    def leave_out(self, event: Event, *, hidden: bool = False) -> None:
+        """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
+        changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
+        if IMPORTED in changed:
+            self._lost["total of tokens and cost"] = 1
+        elif UNREAD not in changed and not is_declined(event):
+            (self._hidden if hidden else self._lost)[_name(event)] += 1
+
+    def write(self, event: Event) -> None:
+        """Count what the record of an event has no place for."""
+        reply = event.meta.get("reply")
+        is_counted = type(reply) is str and reply in self._replies
+        self._lost.update(
+            noun for noun in _nouns(event) if noun in self._lacks and not (is_counted and noun == "count of tokens")
+        )
+        if type(reply) is str:
+            self._replies.add(reply)
+
+    def end(self) -> list[str]:
+        """Return what no model was shown, and what is left out, in words; empty texts for nothing."""
+        counts = (self._hidden, self._lost)
+        return [", ".join(several(number, noun) for noun, number in each.items() if number) for each in counts]
+
+
+def several(number: int, noun: str) -> str:
+    """Return a number of things: ``1 image``, ``2 changes of documents``."""
+    one, of, rest = noun.partition(" of ")
+    return f"{number} {one}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def _name(event: Event) -> str:
+    """Return the name for people of an event that a format has no record for."""
+    word = label(event)
+    if isinstance(event, DocumentChanges):
+        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+    if isinstance(event, CondensationAction) and word == "system":
+        return "replacement of a system prompt"
+    return f"message of the {word}" if isinstance(event, Message) else _NAMES.get(word, word)
+
+
+def _nouns(event: Event) -> Iterator[str]:
+    """Yield the nouns of ``Format.lacks`` for what an event has."""
+    if isinstance(event, SystemMessage):
+        yield "role of a system prompt"
+    if isinstance(event, Action) and "custom_tool" in event.meta:
+        yield "form of a custom tool's call"
+    is_failed = isinstance(event, Observation) and event.is_error
+    if is_failed:
+        yield "error mark"
+    for part in parts_in(words_of(event)):
+        if part.keys() != {"type", "text"} and is_failed:
+            yield "part of a failed result"
+        elif part.keys() != {"type", "text"} and isinstance(event, SystemMessage):
+            yield "part of a system prompt"
+        kind = str(part.get("type"))
+        if kind != "text":
+            yield _PARTS.get(kind, "part of another type")
+        elif "cache_control" in part:
+            yield "mark of a cache"
+        if "detail" in dict_or_empty(part.get(kind)):
+            yield "detail of an image"
+    if isinstance(event, Action | Message):
+        for block in event.thinking:
+            yield f"block of thinking of a {'call' if isinstance(event, Action) else 'message'}"
+            if block.get("type") == "reasoning":
+                yield "item of reasoning"
+            elif "signature" in block or "data" in block:
+                yield "signature of thinking"
+    if "usage" in event.meta or "cost" in event.meta:
+        yield "count of tokens"
+    for name in ("message", "call"):
+        yield from (f"field of a chat {name}" for _ in dict_or_empty(event.meta.get(name)))

@@ -1,0 +1,136 @@
+"""JSON documents: values with the text in which they stand, so that the bytes of a document can be kept.
+
+A document is read whole, and refused where it is not whole JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.json_text import TOO_DEEP, UnreadableJson, fault
+from foldlog._formats.record import Located, at, described
+
+_CUT = "the file ends in the middle of a value"
+_decode = json.JSONDecoder(strict=False).raw_decode
+_space = re.compile(r"[ \t\n\r\0\ufeff]*")
+"""White space, what a crash of the machine leaves, and the mark at the beginning of a file."""
+
+
+class DocumentRecords:
+    """The records of one history, and the text of the document that holds them.
+
+    A record with a ``text`` stands in the document at its ``offset``; any other was made of what the document holds.
+    """
+
+    def __init__(self, text: str, records: Sequence[Located]) -> None:
+        self.text, self._records = text, records
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.text)
+
+    def __iter__(self) -> Iterator[Located]:
+        return iter(self._records)
+
+
+def read_document(path: Path) -> Located:
+    """Return the value of a file, with the file's text. Raises ``UnreadableJson`` with the line, ``OSError``."""
+    return document_in(path.read_bytes(), str(path))
+
+
+def document_in(data: bytes, source: str, line: int = 1) -> Located:
+    """Return the value of a text, which begins in this line of a source. Raises ``UnreadableJson`` with the line."""
+    text = text_of(data)
+    value, end = _value(text, _skip(text, 0))
+    if (rest := _skip(text, end)) < len(text):
+        raise _unreadable(text, rest, "more text after the end")
+    return Located(line, 0, value, None, source, data)
+
+
+def text_of(data: bytes) -> str:
+    """Return a text in UTF-8. Raises ``UnreadableJson``."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
+
+
+def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[Located]:
+    """Yield the elements of the array that begins at ``start``, each with its text, up to where it breaks off: there it
+    raises ``UnreadableJson``.
+    """
+    counted, place = 0, _skip(text, _skip(text, start) + 1)
+    while not text.startswith("]", place):
+        value, end = _value(text, place)
+        line += text.count("\n", counted, place)
+        counted = place
+        yield Located(line, place, value, None, source, text[place:end].encode())
+        place = _skip(text, end)
+        if text.startswith(",", place):
+            place = _skip(text, place + 1)
+        elif not text.startswith("]", place):
+            raise _unreadable(text, place, "expected a comma")
+
+
+def array_in(path: Path) -> tuple[str, list[Located]]:
+    """Return the text of a file, and the elements of the array that it is. Raises ``UnreadableJson`` with the line."""
+    document = read_document(path)
+    if type(document.value) is not list:
+        raise UnreadableJson(f"expected an array, found {described(document.value)}")
+    text = text_of(document.text)
+    return text, list(elements(text, document.source))
+
+
+def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
+    """Return records as those of a document: of the array under ``key`` of an object, or made of what it holds."""
+    text, array = text_of(holder.text), holder.value.get(key)
+    places = dict[int, Located]()
+    if type(array) is list:
+        pieces = elements(text, holder.source, _start_of(text, key), holder.line)
+        places = {id(value): piece for value, piece in zip(array, pieces, strict=True)}
+    made = (at(holder.place, record) for record in records)
+    return DocumentRecords(text, [places.pop(id(record.value), record) for record in made])
+
+
+def _start_of(text: str, key: str) -> int:
+    """Return where the value under a key of an object begins; of a key that comes twice, the second one."""
+    place, start = _skip(text, _skip(text, 0) + 1), 0
+    while not text.startswith("}", place):
+        name, end = _value(text, place)
+        begin = _skip(text, _skip(text, end) + 1)
+        start = begin if name == key else start
+        _, end = _value(text, begin)
+        place = _skip(text, end)
+        if text.startswith(",", place):
+            place = _skip(text, place + 1)
+    return start
+
+
+def _skip(text: str, start: int) -> int:
+    """Return where the next character stands that is not white space."""
+    space = _space.match(text, start)
+    assert space is not None  # an empty text matches
+    return space.end()
+
+
+def _value(text: str, start: int) -> tuple[Any, int]:
+    """Return the value that begins at a place, and where it ends."""
+    try:
+        return _decode(text, start)
+    except json.JSONDecodeError as error:
+        raise _unreadable(text, error.pos, fault(error)) from error
+    except StopIteration as error:
+        raise _unreadable(text, error.value, "expected a value") from error
+    except RecursionError:
+        raise UnreadableJson(TOO_DEEP) from None
+    except ValueError as error:  # a number with more digits than Python reads
+        raise UnreadableJson("holds a number with too many digits") from error
+
+
+def _unreadable(text: str, place: int, problem: str) -> UnreadableJson:
+    is_cut = problem.startswith("Unterminated string") or place >= len(text.rstrip())
+    return UnreadableJson(f"line {text.count(chr(10), 0, place) + 1}: not JSON: {_CUT if is_cut else problem}")

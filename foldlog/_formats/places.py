@@ -1,0 +1,46 @@
+"""Which events came of one record: the later ones say how many of its events stand before them.
+
+``origin.rest`` has that number; it is None for the first event, and for a step to another branch, which has no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import force_setattr, replace
+
+from foldlog.eventstore import CondensationAction, Event, Origin, Retraction
+
+
+def number(events: Sequence[Event], format: str) -> None:
+    """Give the events of one record, which no other code has yet, their format and their places."""
+    of_record = [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
+    for event in events:
+        if event.origin is None:
+            force_setattr(event, "origin", Origin(format=format))
+    for place, event in enumerate(of_record[1:], 1):
+        assert event.origin is not None
+        force_setattr(event, "origin", replace(event.origin, rest=place))
+
+
+def place_of(event: Event) -> int:
+    """Return the number of events of its record before this event."""
+    rest = None if event.origin is None else event.origin.rest
+    return rest if isinstance(rest, int) else 0
+
+
+def is_of(event: Event, format: str) -> bool:
+    """Return whether an event was imported from a format."""
+    return event.origin is not None and event.origin.format == format
+
+
+def is_step_aside(event: Event) -> bool:
+    """Return whether an imported event has no record: a retraction, or the condensation that declines the request of
+    the branch that was left.
+    """
+    return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
+
+
+def is_declined(event: Event) -> bool:
+    """Return whether an event is a condensation that only records that nothing was condensed."""
+    return isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"

@@ -1,0 +1,214 @@
+"""Qwen Code: the lines of a session in ``chats/SESSION.jsonl``, each of which names the line that it follows.
+
+    {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of Google's API
+
+    user                 Message; from the environment where Qwen Code wrote it
+    assistant            a Message, or an Action for each call; with its thinking
+    tool_result          an Observation for each result
+    system               an Annotation, by its ``subtype``:
+        chat_compression     CondensationAction of all that was shown, after the events of the contents that it kept
+        custom_title         the title; ``parent_session`` names the session that started this one
+        agent_bootstrap      the events of the contents with which a sub-agent began, as copies
+        slash_command        takes back the words of a user that were a command, and not sent
+
+The View is the branch that ends in the last line: where a line does not follow the one before it, a Retraction takes
+the branch back that it leaves. A line whose parent is missing follows the one before it. Lines that no model reads,
+such as a title, are beside the branch. The lines of sub-agents in the file of a session are kept and not shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog._formats.blocks import thinking_of
+from foldlog._formats.calls import OpenCalls
+from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.gemini_cli import content_of, parts_of, result_of, shown_parts
+from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import CondensationAction, Message, Retraction, Source
+
+NAME = "qwen-code"
+
+_Part = dict[str, Any]
+
+_TYPES = ("user", "assistant", "tool_result", "system")
+_BY_USER = (None, "mid_turn_user_message", "cron")
+"""The subtypes of what a user wrote."""
+_NOT_SENT = ("realtime_message", "code_mode_tool_result")
+"""The subtypes of lines with a content that no model reads."""
+_FAILED = ("error", "cancelled")
+_USAGE = {
+    "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
+    "cached_tokens": ("cachedContentTokenCount",),
+    "completion_tokens": ("candidatesTokenCount", "thoughtsTokenCount"),
+    "reasoning_tokens": ("thoughtsTokenCount",),
+    "total_tokens": ("totalTokenCount",),
+}
+
+_is_line = has(type=str, uuid=str, sessionId=str)
+
+
+def _accepts(record: Any) -> bool:
+    return _is_line(record) and record["type"] in _TYPES and "parentUuid" in record
+
+
+def _matches(record: Any) -> bool:
+    """Return whether a record is a line with a content of Google's API, or with a payload of Qwen Code."""
+    if not _accepts(record):
+        return False
+    if record["type"] == "system":
+        return type(record.get("systemPayload")) is dict and type(record.get("subtype")) is str
+    return type(within(record, "message", "parts")) is list
+
+
+def _session_in(record: Any) -> str | None:
+    if not _accepts(record):
+        return None
+    session, agent = record["sessionId"], text_or_empty(record.get("agentId"))
+    return f"{session}/agent-{agent}" if record.get("isSidechain") is True and agent else session
+
+
+class _Decoder(FollowingDecoder):
+    """Lines of one session to events, one line after the other."""
+
+    has_own_ids = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._ends: dict[str, int] = {}
+        """The version after each line, or after the last line before it that a model reads."""
+        self._tip = 0
+        """The version after the branch that is shown."""
+        self._is_sidechain: bool | None = None
+        self._said: tuple[int, str] | None = None
+        """The version before the last line, and its words, where a user said them."""
+
+    def read(self, read: RecordEvents, record: _Part) -> None:
+        is_sidechain = record.get("isSidechain") is True
+        if self._is_sidechain is None:
+            self._is_sidechain = is_sidechain
+        if is_sidechain is not self._is_sidechain:
+            read.shown = False
+            self._read_line(read, record)
+            read.close(_kind_of(record), None)
+            return
+        self._go_to(read, record)
+        begun = read.version
+        self._read_line(read, record)
+        changes_view = any(event.shown or event.structural for event in read.events)
+        read.close(_kind_of(record), record.get("systemPayload"))
+        self._tip = read.version if changes_view else self._tip
+        self._ends.setdefault(record["uuid"], self._tip)
+        is_said = record["type"] == "user" and record.get("subtype") is None
+        words = joined_text(content_of(within(record, "message", "parts")))
+        if record.get("type") != "system" or record.get("subtype") == "slash_command":
+            self._said = (begun, words) if is_said else None
+
+    def _go_to(self, read: RecordEvents, record: _Part) -> None:
+        """Take the branch back that a line leaves."""
+        parent = record["parentUuid"]
+        is_rewound = record.get("subtype") == "rewind"
+        root = 0 if parent is None or is_rewound else self._tip
+        above = self._ends.get(parent, root) if type(parent) is str else root
+        if record["uuid"] not in self._ends and above != self._tip:
+            self._take_back(read, above)
+
+    def _take_back(self, read: RecordEvents, version: int) -> None:
+        self.calls.forget(range(version, read.version))
+        read.add(Retraction, version=version, timestamp=None)
+
+    def _read_line(self, read: RecordEvents, record: _Part) -> None:
+        kind, subtype, payload = record["type"], record.get("subtype"), record.get("systemPayload")
+        if kind == "system":
+            self._read_system(read, subtype, payload if type(payload) is dict else {})
+            return
+        message = record.get("message")
+        if type(message) is not dict or subtype in _NOT_SENT:
+            return
+        if kind == "assistant":
+            read.response = record["uuid"]
+            read.tell(record.get("model"), None, record.get("usageMetadata"), **_USAGE)
+        is_by_user = subtype in _BY_USER and record.get("provenance") in (None, "real_user")
+        failed = within(record, "toolCallResult", "status") in _FAILED
+        self._read_content(read, message, "user" if is_by_user else "environment", failed=failed)
+
+    def _read_system(self, read: RecordEvents, subtype: Any, payload: _Part) -> None:
+        match subtype:
+            case "chat_compression" if type(history := payload.get("compressedHistory")) is list:
+                self._compress(read, dicts_in(history))
+            case "agent_bootstrap":
+                read.is_copy = True
+                for content in dicts_in(payload.get("history")):
+                    self._read_content(read, content, "user")
+                read.is_copy = False
+            case "slash_command" if _is_local(payload, self._said) and self._said is not None:
+                self._take_back(read, self._said[0])
+            case "custom_title" if title := text_or_empty(payload.get("customTitle")).strip():
+                read.meta = {"title": title}
+            case "parent_session" if parent := text_or_empty(payload.get("parentSessionId")):
+                read.meta = {"parent": f"{self.options.prefix}{parent}"}
+
+    def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
+        """Forget all that is shown, after the events of the contents that stay. The first of them is the summary."""
+        gone = tuple(event_id for event_id, _ in self.shown.all())
+        self.calls = OpenCalls()
+        first = history[0] if history and history[0].get("role") == "user" else {}
+        summary = joined_text(content_of(first.get("parts")))
+        time, read.timestamp = read.timestamp, None
+        for content in history[1:] if summary else history:
+            self._read_content(read, content, "user")
+        read.timestamp = time
+        told: _Part = {"summary": summary, "summary_offset": 0} if summary else {}
+        read.add(CondensationAction, forgotten_event_ids=gone, metadata={"reason": "tokens"}, **told)
+
+    def _read_content(self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False) -> None:
+        parts = parts_of(content.get("parts"))
+        if content.get("role") == "model":
+            _read_reply(read, parts)
+            return
+        responses = [part["functionResponse"] for part in parts if type(part.get("functionResponse")) is dict]
+        for response in responses:
+            call_id = response.get("id")
+            told, has_failed = result_of(parts if call_id else [{"functionResponse": response}], call_id)
+            shown = {} if self.calls.is_open(call_id) else {"shown": False}
+            read.answer(call_id, told, is_error=failed or has_failed, tool=response.get("name"), **shown)
+        said = content_of(parts)
+        if said and not responses:
+            read.add(Message, content=said, source=source)
+
+
+def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
+    """Read what the model thought and said, and its calls."""
+    thoughts = [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
+    read.thinking = [*map(thinking_of, filter(None, thoughts))]
+    read.parts = shown_parts([part for part in parts if part.get("thought") is not True])
+    for part in parts:
+        if type(call := part.get("functionCall")) is dict:
+            read.call(call.get("name"), call.get("args"), call.get("id"))
+    read.say("agent", as_text=True)
+
+
+def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
+    """Return whether a result is that of the command that a user wrote last, of which no model was told."""
+    shown = dicts_in(payload.get("outputHistoryItems"))
+    is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
+    is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True
+    return is_answered and is_result and said is not None and said[1] == payload.get("rawCommand")
+
+
+def _kind_of(record: _Part) -> str:
+    return text_or_empty(record.get("subtype")) or str(record["type"])
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    expected="a line of Qwen Code, with a type, a uuid, a parentUuid and a sessionId",
+    decoder=_Decoder,
+    conversation=first_named(_session_in),
+    kept_in=("~/.qwen/projects", "~/.qwen/tmp"),
+    source_id=member("uuid"),
+    says_again=True,
+)

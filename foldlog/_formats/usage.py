@@ -1,0 +1,385 @@
+"""Find the calls of models and their cost in the events of a history.
+
+Native events have them in ``meta`` (``model``, ``usage``, ``cost``). Condensers have them in their reports, one for
+each call, also of a call that failed. Importers copy them from the records into ``meta``; some formats have them in
+annotations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, TypeGuard
+
+from msgspec import Struct
+
+from foldlog._formats.places import place_of
+from foldlog._formats.record import dict_or_empty, text_or_none, time_in, within
+from foldlog._formats.told import id_of_source
+from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, cost_of, usage_of
+from foldlog.condensers import model_of, on_a_model, reports_of
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation, SystemMessage
+from foldlog.projections import begins_reply
+
+UNNAMED = "(not named)"
+OF_CONDENSER = "condenser"
+"""What OpenHands names the use of a model by its condenser."""
+
+
+class ModelCall(NamedTuple):
+    """One or more calls of a model; ``calls`` is 0 where a source does not tell how many it adds up. ``at`` is None
+    where no time is known; a time without a zone counts as UTC. ``usage`` has the tokens that are told, see
+    ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id of the reply, where other histories may
+    repeat it. ``by_condenser``: they are not the agent's. ``event_id`` is that of the event that tells them, -1 of what
+    the source tells beside its records. ``is_total``: by the source, all calls of the run are in them.
+    """
+
+    at: datetime | None
+    model: str
+    usage: Mapping[str, int] = {}
+    cost: float | None = None
+    calls: int = 1
+    reply: str | None = None
+    by_condenser: bool = False
+    event_id: int = -1
+    is_total: bool = False
+
+
+class Untold(Struct):
+    """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, the event of
+    the last call that was told, and of what is said since the user's words: how many of them, and whether any is told.
+    """
+
+    count: int = 0
+    ids: list[str] = []
+    is_one: bool = False
+    told: int = -1
+    said: int = 0
+    is_told: bool = False
+
+    def watched(self, events: Iterable[Event], format: str, start: int) -> Iterator[Event]:
+        """Yield events, and count the replies from ``start`` on. Those of one record, or with one id, are one; one
+        event of them tells for all. What is told at once is of all replies before it.
+        """
+        for event in events:
+            yield event
+            if format in _APART:
+                is_apart = isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent")
+            else:
+                is_apart = not place_of(event)
+            if is_apart:
+                self.is_told, self.said = False, 0
+            if (is_own := _tells(event)) or event.id == self.told:
+                is_of_all = not is_own or format in _OF_ALL or event.meta.get("calls") == 0
+                self.is_told, self.said = True, self._tell(self.count if is_of_all else self.said)
+            if type(event) is CondensationAction:  # what its record says was said before
+                self.is_told, self.said = True, self._tell(self.said)
+            if type(event) not in (Action, Message) or not begins_call(event, None):
+                continue
+            ids = [each for each in (getattr(event, "response_id", None), event.meta.get("reply")) if type(each) is str]
+            if self.ids and not set(self.ids).isdisjoint(ids):
+                self.said = self._tell(1) if self.is_told and self.is_one else self.said
+            else:
+                self.is_one = not (self.said or self.is_told) and event.id >= start
+                self.count, self.said = self.count + self.is_one, self.said + self.is_one
+            self.ids = ids
+
+    def _tell(self, number: int) -> int:
+        self.count, self.is_one = self.count - number, self.is_one and not number
+        return 0
+
+
+_APART = ("aider", "codex")
+"""Formats that tell usage in a record of its own, before or behind the reply."""
+_OF_ALL = ("agent-framework", "openhands-v0")
+"""Formats in which the usage of a reply is that of those before it, too."""
+_UNORDERED = ("openhands-v1",)
+"""Formats in which no order says of which replies a total is."""
+_FORKS_WITH_NEW_IDS = ("opencode",)
+"""Formats of programs that fork a history by copying its replies under new ids: their time, tokens and cost stay."""
+
+
+def begins_call(event: Event, before: Event | None) -> bool:
+    """Return whether the agent's model was called for this event, after it said ``before``: see ``begins_reply``. A
+    reply of the program, in which the agent runs, is not one, nor is a copy.
+    """
+    return event.meta.get("model") != OF_NO_MODEL and not is_copy(event) and begins_reply(event, before)
+
+
+def is_copy(event: Event) -> bool:
+    """Return whether an imported event happened in another history, if at all."""
+    return event.origin is not None and event.meta.get(COPIED) is True
+
+
+def is_call(event: Event) -> TypeGuard[Action]:
+    """Return whether an event is a call of a tool by the agent; what the user or the program did is not one, nor is a
+    copy.
+    """
+    return type(event) is Action and event.source == "agent" and not is_copy(event)
+
+
+def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
+    """Yield the calls that a native event, or the reports of a condenser in it, record."""
+    at = event.timestamp or recorded_at
+    told = event.metadata if isinstance(event, CondensationAction) else event.meta
+    reports = on_a_model(reports_of(event))
+    for report in reports:
+        metrics = report["metrics"]
+        attempts = metrics.get("attempts")
+        number = attempts if type(attempts) is int and attempts > 0 else 1
+        yield _call(at, model_of(report) or told.get("model"), metrics, number)._replace(by_condenser=True)
+    is_told = told.get("model") or isinstance(told.get("usage"), dict) or cost_of(told.get("cost")) is not None
+    if is_told and not reports:
+        yield _call(at, told.get("model"), told)._replace(by_condenser=isinstance(event, CondensationAction))
+
+
+def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
+    usage = told.get("usage")
+    counted = usage_of(usage if isinstance(usage, dict) else told)
+    return ModelCall(at, _name({"model": model}), counted, cost_of(told.get("cost")), calls)
+
+
+def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[ModelCall]:
+    """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run. Of the
+    run it yields what is above what was told ``before`` of the same use of a model.
+    """
+    runs = {
+        repr(each.get("use")): each for each in before if isinstance(each, dict) and not text_or_none(each.get("reply"))
+    }
+    for each in told:
+        if isinstance(each, dict):
+            call = _of_source(each)
+            if call.reply is None and (known := runs.get(repr(each.get("use")))) is not None:
+                past = _of_source(known)
+                usage = {name: max(0, number - past.usage.get(name, 0)) for name, number in call.usage.items()}
+                cost = None if call.cost is None else max(0.0, call.cost - (past.cost or 0.0))
+                call = call._replace(usage=usage, cost=cost, calls=max(1, call.calls - past.calls))
+            if any(call.usage.values()) or call.cost:
+                yield call
+
+
+def _of_source(told: Mapping[str, Any]) -> ModelCall:
+    calls = told.get("calls")
+    call = _call(time_in(told.get("at")), told.get("model"), told, calls if type(calls) is int and calls > 0 else 1)
+    reply, is_condenser = text_or_none(told.get("reply")), told.get("use") == OF_CONDENSER
+    return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
+
+
+def calls_of_imported(
+    events: Iterable[Event], format: str, untold: Untold | None = None, start: int = 0
+) -> Iterator[ModelCall]:
+    """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
+    nothing.
+    """
+    untold = untold or Untold()
+    imported: Iterator[Event] = (event for event in events if event.origin is not None)
+    if format not in _UNORDERED:
+        imported = untold.watched(imported, format, start)
+    for call in _READERS.get(format, _of_replies)(imported):
+        untold.told = call.event_id
+        yield at_total(call, {**call.usage, "cost": call.cost}) if format in _FORKS_WITH_NEW_IDS and call.at else call
+
+
+def counts_on(format: str) -> bool:
+    """Return whether the calls in some events of this format are told without the events before them."""
+    return format not in _READERS
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+def _told_by(
+    event: Event, model: str, usage: Mapping[str, int], cost: float | None = None, calls: int = 1, use: object = ""
+) -> ModelCall:
+    """Return the call that an event tells. Where it names no reply its record is one; ``use`` tells it from others."""
+    at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
+    named = event.meta.get("reply") or id_of_source(event)
+    reply = f"{named} {use}".strip() if type(named) is str else None
+    return ModelCall(at, model, usage, cost, calls, reply, isinstance(event, CondensationAction), event.id)
+
+
+def _tells(event: Event) -> bool:
+    told = event.meta
+    return bool(told) and bool(
+        told.get("accumulated") or _inner(told, "usage") or cost_of(told.get("cost")) is not None
+    )
+
+
+def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts. If
+    it tells the usage of a reply that had only ``begun``, there was more.
+    """
+    replies: dict[str | int, Event] = {}
+    for event in events:
+        if _tells(event):
+            replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = event
+    for last in replies.values():
+        told = last.meta
+        calls = told["calls"] if type(told.get("calls")) is int else 1
+        counted = usage_of(_inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
+        yield _told_by(last, _name(told), counted, cost_of(told.get("cost")), calls)
+
+
+def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
+    by more than that, the log lacks calls. A log that was edited has the same totals again, and one that was forked
+    from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
+    """
+    model, seen, ancestor = UNNAMED, _inner(None), None
+    times = Counter[float]()
+    for event in events:
+        if isinstance(event, SystemMessage):
+            model = event.meta.get("model", model)
+        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
+            ancestor = within(getattr(event, "data", None), "forked_from_id") or id_of_source(event) or ancestor
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        if event.name == "turn_context":
+            model = _name(event.data)
+        info = event.data.get("info") if event.name == "token_count" else None
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        total = _inner(info, "total_token_usage")
+        if isinstance(last, dict) and total != seen:  # the same count is often written twice
+            lacks_calls = tokens_of(total) - tokens_of(seen) > tokens_of(last)
+            call = _told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
+            times[tokens_of(total)] += 1
+            named = f"{ancestor} {tokens_of(total)} {times[tokens_of(total)]}"
+            yield call._replace(reply=named) if ancestor else at_total(call, total)
+            seen = total
+
+
+def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
+    """Return a call of which copies of its log have the same total at the same time."""
+    counted = f"{tokens_of(total)} {total.get('cost', '')}".strip()
+    return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
+
+
+_OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read the metrics of steps, and what the trajectory tells of all."""
+    listed, model, final, session = list(events), UNNAMED, _inner(None), None
+    calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
+    told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
+    for event in told:
+        session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
+        if not is_copy(event):  # with copies, the sum has those too
+            final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
+            model = _name({"model": about.get("model_name")}) if about else model
+    usage, cost = (
+        usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}),
+        cost_of(final.get("total_cost_usd")) or None,
+    )
+    if usage or cost:
+        number = len({getattr(event, "response_id", None) or event.id for event in replies})
+        calls.append(_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(is_total=True))
+    steps = {event.id: id_of_source(event) for event in listed}
+    yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
+
+
+def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
+    replies: list[Event] = []
+    for event in events:
+        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
+        metrics = _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
+        if metrics:
+            replies.clear()
+        else:
+            replies.append(event)
+        for model, told in metrics.items():
+            usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
+            counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
+            yield _told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
+    yield from _of_replies(replies)
+
+
+_OF_COPILOT = {
+    "prompt_tokens": "input",
+    "cached_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+    "completion_tokens": "output",
+}
+
+
+def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell, and the
+    calls of one response its usage.
+    """
+    model, counter, seen = UNNAMED, _Counter(), _inner(None)
+    for event in events:
+        model = event.meta.get("model", model)
+        told = _inner(event.meta, "accumulated")
+        own, seen = ({} if told == seen else usage_of(_inner(event.meta, "usage"))), told or seen
+        calls = counter.added(_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own)
+        yield from (at_total(call, told) for call in calls)
+
+
+def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
+    counters: dict[str, _Counter] = defaultdict(_Counter)
+    for event in events:
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        key, value = event.data.get("key"), event.data.get("value")
+        stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
+        for use, metrics in _inner(stats, "usage_to_metrics").items():
+            told = _inner(metrics)
+            model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
+            call = _told_by(event, model, usage, cost_of(told.get("accumulated_cost")), use=use)
+            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
+
+
+_READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
+    "atif": _of_atif,
+    "codex": _of_codex,
+    "copilot-cli": _of_copilot,
+    "openhands-v0": _of_openhands_v0,
+    "openhands-v1": _of_openhands_v1,
+}
+
+
+class _Counter:
+    """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
+    count falls a little: what calls added since is not known. It began again at 0 where less than half is left. A call
+    that tells its ``own`` usage has no fewer tokens than that, whatever fell.
+    """
+
+    def __init__(self) -> None:
+        self._usage: Mapping[str, int] = {}
+        self._cost = 0.0
+        self._lacks = False
+
+    def added(self, told: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
+        """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
+        usage, total = told.usage, told.cost or 0.0
+        if usage and usage.get("prompt_tokens", 0) < self._usage.get("prompt_tokens", 0) / 2:
+            self._usage = {}
+        if 0 < total < self._cost / 2:
+            self._cost = 0.0
+        old, paid = self._usage, max(0.0, total - self._cost)
+        fell = not own and any(count < old.get(name, 0) for name, count in usage.items())
+        self._lacks = self._lacks or fell or 0 < total < self._cost
+        new = {name: max(0, own.get(name, 0), count - old.get(name, 0)) for name, count in usage.items()}
+        self._usage = {**old, **{name: count if own else max(old.get(name, 0), count) for name, count in usage.items()}}
+        self._cost += paid
+        if paid or any(new.values()):
+            yield told._replace(usage=new | (LACKING if self._lacks else {}), cost=paid if total else None)
+            self._lacks = False
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _inner(value: Any, *names: str) -> Mapping[str, Any]:
+    return dict_or_empty(within(value, *names))
+
+
+def tokens_of(told: Any) -> int:
+    return sum(usage_of(told).get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+
+
+def _name(told: Mapping[str, Any]) -> str:
+    return text_or_none(told.get("model")) or UNNAMED

@@ -1,0 +1,199 @@
+"""What lists and figures show of a source whose records are no events yet.
+
+Once all records are events, the conversation is counted from these, as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from foldlog._documents import CondensationsDocument, SavingsDocument, ToolDocument
+from foldlog._formats.decoded import DecodedRecords, values_of
+from foldlog._formats.files.frames import TITLE
+from foldlog._formats.format import Format
+from foldlog._formats.record import time_in
+from foldlog._formats.registry import format_named
+from foldlog._formats.skeleton import Skeleton
+from foldlog._formats.tips import marked
+from foldlog._reports.counts import Counts
+from foldlog._reports.of_one import Counting, Sums, sums_of
+from foldlog._reports.overview import TITLE_MAX, Overview
+from foldlog._reports.spending import Spending
+from foldlog._usage import IMPORTED
+from foldlog.condensers import event_tokens
+from foldlog.eventstore import ATTRIBUTES, MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
+from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.tables import Sources
+from foldlog.projections import LifetimesFold, View
+
+_pack = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Sums).decode
+
+
+def _encode(sums: Sums) -> bytes:
+    """Encode sums; half a surrogate pair in a title becomes a question mark."""
+    try:
+        return _pack(sums)
+    except UnicodeEncodeError:
+        return _pack(_sound(msgspec.to_builtins(sums)))
+
+
+def _sound(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_sound(name): _sound(each) for name, each in value.items()}
+        case list() | tuple():
+            return [*map(_sound, value)]
+    return value
+
+
+def line_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> bytes:
+    """Return what a list shows of a source, as it is stored. ``told`` is what is stored about the source."""
+    counting = counting_of(skeleton, format, records, told)
+    fields = {name: getattr(counting, name) for name in Sums.__struct_fields__}
+    return _encode(Sums(**fields))
+
+
+def entitled(line: bytes, told: Mapping[str, Any]) -> bytes:
+    """Return the line of a source with the title that is now stored about it."""
+    if not line or TITLE not in told:
+        return line
+    sums = _decode(line)
+    sums.overview = sums.overview._replace(title=told[TITLE][:TITLE_MAX])
+    return _encode(sums)
+
+
+def pending_sums(store: Store) -> dict[str, Sums]:
+    """Return the sums of the conversations that have records without events, by their ids. Cost: a line of each."""
+    lines = store.database.recorder.query(lambda reader: Sources(store.database, reader).pending_lines())
+    return {name: _decode(line) if line else _without_key() for name, line in lines.items()}
+
+
+def pending_counting(store: Store, conversation: str) -> Counting:
+    """Return the same of one of these, with each reply by itself. Cost: what was counted of its source."""
+    source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
+    assert source is not None
+    format = format_named(source.format)
+    if format.skeleton is not None:
+        return counting_of(format.skeleton(source.sums), format, source.records, about(source))
+    records = DecodedRecords(format)
+    for value in values_of(record for block in blocks_of(store.database, source) for record in block.records()):
+        records.take(value)
+    return counting_of(records, format, source.records, about(source))
+
+
+def _without_key() -> Sums:
+    problem = "it is encrypted, and its key is not given"
+    return Sums(overview=Overview(problem=problem, needs_key=True))
+
+
+def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
+    """Return the sums of a source, with each reply by itself. ``told`` is what is stored about the source."""
+    counting = _counted(skeleton, format, records, told)
+    if unread := told.get("unread"):
+        attributes = marked(counting.overview.attributes or {}, [(place, 0) for place in unread])[ATTRIBUTES]
+        counting.overview = counting.overview._replace(attributes=attributes)
+    return counting
+
+
+def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
+    if isinstance(skeleton, DecodedRecords):
+        counting = of_events(skeleton.events, told.get("usage", ()))
+        if TITLE in told:
+            counting.overview = counting.overview._replace(title=told[TITLE][:TITLE_MAX])
+        return counting
+    state, spending = skeleton.state, Spending()
+    spending.count(skeleton.calls())
+    spending.untold.count = state.untold
+    is_told = bool(spending.calls or spending.replies)
+    spending.lacks = bool(told.get("unread")) or (is_told and state.untold > 0)
+    tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
+    for name, errors in state.tool_errors.items():
+        tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
+    made = {f"{format.name} (not named)": CondensationsDocument(made=state.compactions)}
+    counts = Counts(
+        conversations=1,
+        events=state.kinds,
+        tools=tools,
+        condensations=made if state.compactions else {},
+        days=state.days,
+        first_at=time_in(state.first_at),
+        last_at=time_in(state.last_at),
+        marked=state.results if skeleton.marks_errors else 0,
+        unmarked=0 if skeleton.marks_errors else state.results,
+    )
+    title = told.get(TITLE) or state.title or state.asked or state.said or None
+    overview = Overview(
+        attributes={} if state.parent is None else {"parent": state.parent},
+        title=None if title is None else title[:TITLE_MAX],
+        format=format.name,
+        events=records,
+        tokens=state.context_tokens,
+        last_event_at=None if counts.last_at is None else counts.last_at.isoformat(),
+    )
+    saved = {"no reason given": SavingsDocument(condensations=state.compactions)}
+    return Counting(
+        records,
+        records,
+        overview,
+        reasons=saved if state.compactions else {},
+        counts=counts,
+        calls=spending.summed(),
+        replies=spending.hashes(),
+        spending=spending,
+    )
+
+
+def of_events(events: Sequence[Event], usage: Sequence[Any]) -> Counting:
+    """Return the sums of events in memory, with the document that says what the source tells beside its records."""
+    if usage:
+        changed = {IMPORTED: {"value": list(usage)}}
+        events = [*events, DocumentChanges(id=len(events), changed=changed)]
+    held: Any = _Held(events)
+    row: Any = SimpleNamespace(id="", version=len(events))
+    found = sums_of(held, held, row)
+    found.open_ms = UNSET  # it was not opened
+    return found
+
+
+class _Held:
+    """A history in memory, in the place of a store and its Views: what reports ask these of it."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events, self.version = events, len(events)
+
+    @cached_property
+    def _view(self) -> View:
+        return View.from_events(self._events)
+
+    def current(self, conversation: str) -> View:
+        return self._view
+
+    def lifetimes_fold(self, conversation: str, version: int, count: object) -> LifetimesFold:
+        structural = self.structural_events()
+        targets = [min(event.version, event.id) for event in structural if isinstance(event, Retraction)]
+        return LifetimesFold(conversation, event_tokens, targets)
+
+    def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
+        return look(self)
+
+    def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[None, Event]]:
+        return ((None, event) for event in self._events[start:stop])
+
+    def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
+        return (e for e in self._events[start:stop] if type(e) in MAY_BE_STRUCTURAL and is_structural(e))
+
+    def events(self, start: int, stop: int) -> Sequence[Event]:
+        return self._events[start:stop]
+
+    def documents_before(self, stop: int) -> DocumentChanges | None:
+        last = self._events[stop - 1] if stop else None
+        return last if isinstance(last, DocumentChanges) else None

@@ -1,0 +1,312 @@
+"""Search without an index: read the stored records and events, and look at those that may have the words.
+
+A record or an event is looked at as bytes first; it is parsed only where it has all words. So nothing of an event is
+kept for a search, and nothing has to be erased elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from foldlog import _documents as documents
+from foldlog._kinds import kind_words, label, narrowed
+from foldlog._reports.unreadable import sound
+from foldlog._words.texts import text_of
+from foldlog._words.times import happened_at, told_at
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationRow,
+    CorruptEvent,
+    Event,
+    EventStoreError,
+    InvalidArgument,
+    KeyUnavailable,
+    Store,
+    StoreDamaged,
+    check_text,
+    check_time,
+    check_whole,
+    has_content,
+)
+from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Row
+from foldlog.eventstore.sources.tables import Made, Source, Sources
+
+_TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+_ASCII = re.compile(rb"[!-\[\]-~]+")
+"""What stands in JSON as it is: not what may be escaped."""
+_BEFORE, _SNIPPET = 60, 200
+"""Characters of a snippet: before the first word that was found, and in all."""
+_PAGE: Final = 1_000
+
+
+class Hit(NamedTuple):
+    """An event that was found.
+
+    ``kind``        its label: user, agent, action, observation, error, …
+    ``timestamp``   when it happened, without a zone where its source names none; None where the event does not say
+    ``snippet``     the part of its text where the words are, on one line
+    ``highlights``  where in the snippet they are: pairs of start and end
+    """
+
+    conversation: str
+    id: int
+    kind: str
+    timestamp: datetime | None
+    recorded_at: datetime
+    snippet: str
+    highlights: tuple[tuple[int, int], ...]
+
+
+class Searched(NamedTuple):
+    """The outcome of a search: the newest hits, and of how many conversations how many were ``read``. ``unread`` names
+    what could not be read.
+    """
+
+    hits: tuple[Hit, ...]
+    read: int
+    conversations: int
+    unread: tuple[str, ...] = ()
+
+
+def search(
+    store: Store,
+    words: str,
+    *,
+    conversation: str | None = None,
+    kinds: Iterable[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = 20,
+    seconds: float | None = None,
+) -> Searched:
+    """Return the newest ``limit`` events that have all the words: of the newest conversations first, in each the last
+    event first. See ``Histories.search``. With ``seconds``, it ends after this time, and says how much it read.
+    """
+    wanted = _Wanted(words, kinds, since, until)
+    most = None if limit is None else check_whole("limit", limit, 0)
+    until_s = None if seconds is None else time.monotonic() + seconds
+    hits, unread = list[Hit](), list[str]()
+    places = _places(store, conversation, unread)
+    read = failed = 0
+    for row, stop in places:
+        if (most is not None and len(hits) >= most) or (until_s is not None and time.monotonic() > until_s):
+            break
+        read += 1
+        found = list[Hit]()
+        try:
+            found.extend(_Conversation(store, row, stop, unread).hits(wanted))
+        except ConversationErased:
+            continue
+        except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
+            unread.append(f"{row.id}: {error}")
+            failed += 1
+            if failed == len(places):  # nothing could be read
+                raise
+        hits += sorted(found, key=lambda hit: -hit.id)
+    return Searched(tuple(hits[:most]), read, len(places), tuple(unread))
+
+
+def _places(store: Store, conversation: str | None, unread: list[str]) -> list[tuple[ConversationRow, int | None]]:
+    """Return the conversations to search, the newest first, each up to a version: None stands for its end."""
+    if conversation is None:
+        rows = [row for row in _rows(store, unread) if row.erased_at is None]
+        return [(row, None) for row in sorted(rows, key=lambda row: row.created_at, reverse=True)]
+    row = store.conversation(conversation, pending=True)
+    places: list[tuple[ConversationRow, int | None]] = [(row, None)]
+    while row.parent is not None:
+        stop = min(row.parent_version or 0, places[-1][1] or row.parent_version or 0)
+        row = store.conversation(row.parent, pending=True)
+        places.append((row, stop))
+    return places
+
+
+def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
+    """Return all conversations; where the file is damaged, those that can be found."""
+    try:
+        return [*store.iter_conversations()]
+    except StoreDamaged:
+        rows = []
+        for found in readable_conversations(store.database.recorder):
+            if isinstance(found, Unlisted):
+                unread.append(f"{found.id}: {found.problem}" if found.id else found.problem)
+                continue
+            try:
+                rows.append(store.conversation(found.id, pending=True))
+            except StoreDamaged as error:
+                unread.append(f"{found.id}: {error}")
+        if not rows:
+            raise
+        return rows
+
+
+class _Wanted:
+    """What an event must have: all the terms, and what was chosen beside them. A term begins a word."""
+
+    def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
+        terms = [(quoted or word).rstrip("*").strip() for quoted, _, word in _TERM.findall(check_text("words", words))]
+        terms = [term for term in terms if any(map(str.isalnum, term))]
+        if not terms:
+            raise InvalidArgument(f"there is no word to search for in {words!r}")
+        each = [r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms]
+        self._patterns = [re.compile(rf"(?<!\w){term}", re.IGNORECASE) for term in each]
+        self._needles = [needle for term in terms for needle in _needles(term)]
+        self._kinds = narrowed(kind_words(kinds))
+        self._since = None if since is None else check_time("since", since)
+        self._until = None if until is None else check_time("until", until)
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Return whether bytes in lower case have what all the terms have in common with them."""
+        return all(needle in data for needle in self._needles)
+
+    def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
+        """Return an event as a hit, if it has all that is wanted."""
+        if not has_content(event) or (self._kinds and label(event) not in self._kinds):
+            return None
+        at = happened_at(event, recorded_at)
+        if self._since is not None and (at is None or at < self._since):
+            return None
+        if self._until is not None and (at is None or at >= self._until):
+            return None
+        text = " ".join(text_of(event).split())
+        if not all(pattern.search(text) for pattern in self._patterns):
+            return None
+        snippet, highlights = self._snippet(text)
+        told = told_at(event, recorded_at)
+        return Hit(conversation, event.id, label(event), told, recorded_at, snippet, highlights)
+
+    def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+        """Return the part of a text around the first word that was found, and where the words are in it."""
+        first = min(found.start() for pattern in self._patterns if (found := pattern.search(text)))
+        start = max(0, first - _BEFORE)
+        start = text.rfind(" ", 0, start) + 1 if start else 0
+        part = text[start : start + _SNIPPET]
+        lead = "…" if start else ""
+        spans = (found.span() for pattern in self._patterns for found in pattern.finditer(part))
+        shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
+        return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(_apart(shifted))
+
+
+def _needles(term: str) -> Iterator[bytes]:
+    """Yield for each word of a term the longest part that every way to write it in JSON has."""
+    for word in term.split():
+        parts = _ASCII.findall(word.lower().encode())
+        if parts:
+            yield max(parts, key=len)
+
+
+def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield spans that do not overlap."""
+    end = 0
+    for start, stop in spans:
+        if start >= end:
+            yield start, stop
+            end = stop
+
+
+class _Conversation:
+    """One conversation, up to a version."""
+
+    def __init__(self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]) -> None:
+        self._store, self._row, self._stop, self._unread = store, row, stop, unread
+
+        def read(reader: Reader) -> tuple[Source | None, Made, int]:
+            sources = Sources(store.database, reader)
+            found = store.database.find(reader, row.id, pending=True)
+            source = None if found is None else sources.of_key(found.key)
+            made = {} if source is None else sources.made(source)
+            return source, made, 0 if found is None else found.version
+
+        self._source, self._made, version = store.database.recorder.query(read)
+        self._version = version if stop is None else min(stop, version)
+
+    def hits(self, wanted: _Wanted) -> Iterator[Hit]:
+        """Yield the hits, in no order. Cost: its blocks, and the events that no record became."""
+        if self._source is not None:
+            yield from self._in_records(self._source, wanted)
+        start = self._row.parent_version or 0
+        for first, count in sorted(place for place in self._made.values() if place[0] >= start):
+            if first > start:
+                yield from self._in_events(start, first, wanted)
+            start = max(start, first + count)
+        yield from self._in_events(start, self._version, wanted)
+
+    def _in_records(self, source: Source, wanted: _Wanted) -> Iterator[Hit]:
+        from foldlog.eventstore.sources.reading import blocks_of
+
+        pending = list[int]()
+        for block in blocks_of(self._store.database, source, source.from_record):
+            if not wanted.may_be_in(block.raw.lower()):
+                continue
+            for number, record in enumerate(block.records(), block.first):
+                if number < source.from_record or not wanted.may_be_in(record.lower()):
+                    continue
+                if number >= source.made:
+                    pending.append(number)
+                elif number in self._made:
+                    first, count = self._made[number]
+                    yield from self._of(wanted, first, min(first + count, self._version))
+        if pending and self._stop is None:
+            yield from self._of_pending(source, wanted, frozenset(pending))
+
+    def _of(self, wanted: _Wanted, start: int, stop: int) -> Iterator[Hit]:
+        for recorded_at, event in sound(self._store, self._row.id, start, stop, self._unread):
+            if (hit := wanted.hit(self._row.id, event, recorded_at)) is not None:
+                yield hit
+
+    def _of_pending(self, source: Source, wanted: _Wanted, numbers: frozenset[int]) -> Iterator[Hit]:
+        """Yield hits among records without events, which are decoded in memory: with the ids that they will have."""
+        from foldlog._archive.projecting import decoded
+
+        version = self._store.conversation(self._row.id, pending=True).version
+        for number, events in decoded(self._store, source, self._made, source.made, version, []):
+            for event in events if number in numbers else ():
+                if (hit := wanted.hit(self._row.id, event, self._row.created_at)) is not None:
+                    yield hit
+
+    def _in_events(self, start: int, stop: int, wanted: _Wanted) -> Iterator[Hit]:
+        """Yield hits among events that no record became."""
+        name = self._row.id
+        while start < stop:
+            end = min(start + _PAGE, stop)
+
+            def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
+                return [row for row in reading.rows(first, end, end - first) if wanted.may_be_in(row.body.lower())]
+
+            try:
+                found = self._store.query(name, rows)
+            except (CorruptEvent, StoreDamaged):
+                yield from self._of(wanted, start, end)  # around the damage
+            else:
+                for row in found:
+                    yield from self._of(wanted, row.id, row.id + 1)
+            start = end
+
+
+def hits_document(words: str, found: Searched, limit: int) -> documents.HitsDocument:
+    """Return the JSON document of a search that asked for one hit more than ``limit``."""
+    hits = (
+        documents.HitDocument.of(
+            hit,
+            event=hit.id,
+            recorded_at=hit.recorded_at.isoformat(),
+            timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
+        )
+        for hit in found.hits[:limit]
+    )
+    return documents.HitsDocument(
+        words=words,
+        hits=tuple(hits),
+        more=len(found.hits) > limit,
+        read=found.read,
+        conversations=found.conversations,
+        unread=found.unread,
+    )
+
+
+__all__ = ["EventStoreError", "Hit", "Searched", "hits_document", "search"]

@@ -1,0 +1,68 @@
+"""Import files into a store in memory, and say what is there then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from foldlog._archive import makes_events
+from foldlog._archive.importing import Failed, Import, Imported
+from foldlog._archive.stored import raw
+from foldlog._reports.of_one import Sums
+from foldlog._reports.sums import KeptSums
+from foldlog.eventstore import Event, Store, open_store
+from foldlog.eventstore.sources.tables import Source, Sources
+
+
+def new_store() -> Store:
+    return makes_events(open_store("memory:"))
+
+
+def imported(store: Store, path: Path, format: str = "auto", **how: Any) -> Imported:
+    """Import one source."""
+    (one,) = Import(store, [path], format, **how)
+    assert isinstance(one, Imported), one
+    return one
+
+
+def refused(store: Store, path: Path, format: str = "auto", **how: Any) -> Exception:
+    """Import one source that is refused, and return why."""
+    (one,) = Import(store, [path], format, **how)
+    assert isinstance(one, Failed), one
+    return one.error
+
+
+def source_of(store: Store, conversation: str) -> Source:
+    source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
+    assert source is not None
+    return source
+
+
+def bytes_of(store: Store, conversation: str) -> bytes:
+    """The bytes of a source, as it would be exported."""
+    return b"".join(raw(store, conversation))
+
+
+def figures_of(store: Store, conversation: str) -> dict[str, Any]:
+    """What lists and statistics tell of a conversation, whether its events were made or not."""
+    row = store.conversation(conversation, pending=True)
+    ((_, sums),) = KeptSums(store).of([row])
+    return told_by(sums)
+
+
+def told_by(sums: Sums) -> dict[str, Any]:
+    counts = sums.counts
+    return {
+        "calls": sorted(map(repr, sums.calls)),
+        "replies": sorted(sums.replies),
+        "errors": counts.errors,
+        "tools": {name: (tool.calls, tool.errors) for name, tool in counts.tools.items()},
+        "days": sorted(counts.days),
+        "last": sums.overview.last_event_at,
+        "title": sums.overview.title,
+        "condensations": sums.saved().condensations,
+    }
+
+
+def events_of(store: Store, conversation: str) -> list[Event]:
+    return list(store.events(conversation))

@@ -1,0 +1,279 @@
+"""Histories in JSON documents: an import gives back the bytes of the document, and a record keeps its text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog._archive.importing import Import, Imported
+from foldlog._formats.files import frames
+from foldlog._formats.files.documents import array_in, document_in, document_of
+from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.json_text import UnreadableJson
+from foldlog._history.histories import Histories
+from foldlog.eventstore import Store
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
+from tests.foldlog.records import records_of
+
+ASKED, ANSWERED = {"role": "user", "content": "why é"}, {"role": "assistant", "content": "because\tso"}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+}
+MESSAGES = [ASKED, CALLED, {"role": "tool", "tool_call_id": "c", "content": "one\ntwo"}, ANSWERED]
+TASK = {"instance_id": "a__b-1", "messages": MESSAGES, "info": {"cost": 0.5, "note": "messages"}}
+
+
+def chat(key: str, nodes: Any, **about: Any) -> dict[str, Any]:
+    return {"title": "Kites", "create_time": 1.5, **about, key: nodes}
+
+
+def node(name: str, parent: str | None, role: str, text: str, *children: str) -> dict[str, Any]:
+    message = {
+        "id": name,
+        "author": {"role": role},
+        "create_time": 2.5,
+        "content": {"content_type": "text", "parts": [text]},
+        "recipient": "all",
+    }
+    return {"id": name, "message": message, "parent": parent, "children": list(children)}
+
+
+CHATGPT = chat(
+    "mapping",
+    {"u": node("u", None, "user", "hi", "a"), "a": node("a", "u", "assistant", "hello")},
+    conversation_id="c1",
+    current_node="a",
+)
+SAID = {"text": "hi", "created_at": "2026-01-01T00:00:10Z", "attachments": [], "files": []}
+CLAUDE = {
+    "uuid": "c2",
+    "name": "Gulls",
+    "updated_at": "2026-01-01T00:00:09Z",
+    "account": {"uuid": "x"},
+    "chat_messages": [
+        {"uuid": "b", "sender": "assistant", **SAID, "created_at": "2026-01-01T00:00:11Z", "parent_message_uuid": "a"},
+        {"uuid": "a", "sender": "human", **SAID, "parent_message_uuid": None},
+    ],
+}
+ATIF = {
+    "schema_version": "ATIF-v1.6",
+    "session_id": "s1",
+    "agent": {"name": "x", "version": "1"},
+    "steps": [
+        {"step_id": 1, "source": "user", "message": "hi"},
+        {"step_id": 2, "source": "agent", "message": "hello"},
+    ],
+    "final_metrics": {"total_prompt_tokens": 3},
+}
+TRAJ = {"trajectory": [{"action": "ls", "observation": "a"}], "history": records_of("swe-agent"), "info": {}}
+DOCUMENTS = [MESSAGES, TASK, CHATGPT, CLAUDE, ATIF, TRAJ, [CHATGPT], [TASK], ANSWERED | {"tool_calls": []}]
+SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
+
+
+def write(path: Path, value: Any, shape: dict[str, Any]) -> bytes:
+    data = json.dumps(value, **shape).encode()
+    path.write_bytes(data)
+    return data
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("document", DOCUMENTS[:-1])
+def test_a_document_is_exported_byte_for_byte(document: Any, shape: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    data = write(path, document, shape)
+    held = json.dumps(document[0], **shape).encode() if document in ([CHATGPT], [TASK]) else data
+    with new_store() as store:
+        one = imported(store, path)
+        if "indent" not in shape or held is data:  # of several its own part, at its place
+            assert bytes_of(store, one.conversation) == held
+        else:
+            assert bytes_of(store, one.conversation) in data
+        before = figures_of(store, one.conversation)
+        assert events_of(store, one.conversation)
+        assert figures_of(store, one.conversation) == before
+        assert imported(store, path).added == 0
+
+
+@pytest.mark.parametrize("begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")])
+def test_what_is_around_a_document_is_kept(begin: bytes, end: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    data = begin + json.dumps(TASK, indent=1).encode() + end
+    path.write_bytes(data)
+    with new_store() as store:
+        assert bytes_of(store, imported(store, path).conversation) == data
+
+
+def test_json_that_is_not_strict_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
+    data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
+    path.write_bytes(data)
+    with new_store() as store:
+        one = imported(store, path, "openai-chat")
+        assert bytes_of(store, one.conversation) == data
+        assert one.records == len(MESSAGES)
+
+
+def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    with new_store() as store, new_store() as at_once:
+        for number in range(1, len(MESSAGES) + 1):
+            data = write(path, {**TASK, "messages": MESSAGES[:number]}, {"indent": 2})
+            one = imported(store, path, "openai-chat")
+            assert (one.records, one.added) == (number, 1)
+            assert bytes_of(store, one.conversation) == data
+            if number % 2:
+                store.version(one.conversation)
+        whole = imported(at_once, path, "openai-chat")
+        assert events_of(store, one.conversation) == events_of(at_once, whole.conversation)
+
+
+def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    with new_store() as store:
+        for cost in (1, 2):
+            data = write(path, {**TASK, "cost": cost}, {})
+            one = imported(store, path)
+            assert bytes_of(store, one.conversation) == data
+        older = write(path, {**TASK, "messages": MESSAGES[:3]}, {})
+        assert imported(store, path).is_older
+        assert bytes_of(store, one.conversation) == data != older
+
+
+def all_bytes(store: Store, conversation: str) -> bytes:
+    return bytes_of(store, conversation) + b"".join(msg.encode() for msg in map(repr, store.events(conversation)))
+
+
+def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    said = {**TASK, "messages": [*MESSAGES, {"role": "user", "content": "my secret"}], "info": {"last": "my secret"}}
+    write(path, said, {"indent": 2})
+    with new_store() as store:
+        name = imported(store, path).conversation
+        last = store.version(name) - 1
+        assert b"my secret" in bytes_of(store, name)
+        Histories(store)[name].redact([last], reason="asked for")
+        for _ in range(2):
+            left = bytes_of(store, name)
+            assert b"my secret" not in all_bytes(store, name)
+            assert json.loads(left) == [*MESSAGES, {}]
+            said["info"]["last"] = "my secret again"
+            said["messages"] = [*said["messages"], ANSWERED][: len(MESSAGES) + 1]
+            write(path, said, {"indent": 2})
+            imported(store, path)
+        said["messages"] = [*said["messages"], ASKED]
+        write(path, said, {"indent": 2})
+        assert imported(store, path).added == 1
+        assert json.loads(bytes_of(store, name)) == [*MESSAGES, {}, ASKED]
+        assert b"my secret" not in all_bytes(store, name)
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr)
+def test_a_redaction_finds_a_text_between_the_records(
+    info: dict[str, Any], used: bool, tmp_path: Path, foldlog: Any
+) -> None:
+    path = tmp_path / "one.json"
+    write(path, {**TASK, "info": info}, {})
+    assert foldlog("import", path).status == 0
+    if used:
+        foldlog("view", "one:a__b-1")
+    redact = "redact", "--matching", "CAFE deal", "--reason", "asked for"
+    dry = foldlog(*redact, "--dry-run")
+    assert "one:a__b-1: its source holds the text beside the records" in dry.out.replace("\n", " ")
+    assert json.loads(foldlog(*redact, "--dry-run", "--json").out)["beside"] == ["one:a__b-1"]
+    done = foldlog(*redact, "--yes", "--json")
+    assert [each["problem"] for each in json.loads(done.out)["stay"]] == [
+        f"the file {path} still holds the text; delete it"
+    ]
+    write(path, {**TASK, "messages": [*MESSAGES, ASKED], "info": info}, {})
+    for source in ((path,), (path, "--check"), (path, "--prefix", "p-")):
+        exported = json.loads(foldlog("export", "one:a__b-1").out)
+        assert "deal" not in json.dumps(exported)
+        assert exported[: len(MESSAGES)] == MESSAGES
+        foldlog("import", *source)
+        assert foldlog(*redact, "one:a__b-1", "--dry-run", "--json").status == 1, "nothing is found"
+
+
+@pytest.mark.parametrize(
+    "cut, line", [(b'[{"role": "user",\n"content": "a"},\n{"role"', 3), (b'{"messages": [\n{}]\n', 3), (b"[{}\n{}]", 2)]
+)
+def test_a_document_that_is_not_whole_is_refused_with_its_line(cut: bytes, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_bytes(cut)
+    with new_store() as store:
+        importing = Import(store, [path])
+        assert list(importing) == []
+        assert f"line {line}: not JSON" in str(importing.nothing())
+
+
+def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
+    path.write_text(deep)
+    with new_store() as store:
+        one = imported(store, path, "openai-chat")
+        assert (one.records, len(one.findings)) == (3, 1)
+        assert bytes_of(store, one.conversation) == deep.encode()
+
+
+def test_several_histories_of_one_document_have_their_own_parts(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    other = {**TASK, "instance_id": "a__b-2"}
+    write(path, [TASK, other], {"indent": 2})
+    with new_store() as store:
+        ones = list(Import(store, [path]))
+        parts = [bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)]
+        assert list(map(json.loads, parts)) == [TASK, other]
+        assert all(part in path.read_bytes() for part in parts)
+
+
+def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    lines = [json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n" for name in ("a__b-1", "a__b-2")]
+    path.write_bytes(b"".join(lines))
+    with new_store() as store:
+        ones = list(Import(store, [path]))
+        assert [bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)] == lines
+
+
+def test_the_second_value_of_a_key_counts() -> None:
+    document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
+    found = list(document_of(document, "a", document.value["a"]))
+    assert [row.text for row in found] == [b'{"x": 1}', b"{}"]
+    assert [document.text[row.offset :][: len(row.text)] for row in found] == [row.text for row in found]
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a'])
+def test_an_array_is_read_as_the_standard_library_reads_it(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        with pytest.raises(UnreadableJson):
+            array_in(path)
+    else:
+        assert [row.value for row in array_in(path)[1]] == expected
+
+
+def test_a_frame_that_is_not_that_of_the_records_is_an_array() -> None:
+    frame = frames.frame_of("[1,2]", {0: (1, 2), 1: (3, 4)}, 2)
+    assert frames.whole(frame, [b"1", b"2"]) == b"[1,2]"
+    assert json.loads(frames.whole(frame, [b"1", b"2", b"3"])) == [1, 2, 3]
+
+
+def test_what_is_no_history_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for text, why in (("", "is empty"), ("[]", "is empty"), ("word", "neither"), ('{"a": 1}', "holds no event")):
+        path.write_text(text)
+        with new_store() as store:
+            importing = Import(store, [path])
+            assert list(importing) == []
+            assert isinstance(importing.nothing(), NotAHistory)
+            assert why in str(importing.nothing())

@@ -1,0 +1,88 @@
+"""What holds of each format in the archive: an import keeps the bytes, and makes the same events however it grew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog._formats.codex.lines import FAILED
+from foldlog._formats.decoded import DecodedRecords, decoder_of
+from foldlog._formats.decoded import events_of as decoded_events
+from foldlog._formats.registry import FORMATS, format_named
+from foldlog._values import texts_in
+from tests.foldlog.archive.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    new_store,
+    source_of,
+)
+from tests.foldlog.records import CORPUS, records_of
+
+_WORDS_MIN = 20
+"""Longer texts with a space are words of somebody, not names."""
+
+
+def lines_of(format: str) -> list[bytes]:
+    return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def events_by_record(format: str, records: list[Any]) -> list[list[Any]]:
+    decoder = decoder_of(format_named(format))
+    return [decoded_events(decoder, format_named(format), record) for record in records]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_events_of_a_record_depend_on_it_and_on_those_before(format: str) -> None:
+    records = records_of(format)
+    whole = events_by_record(format, records)
+    for number in range(1, len(records)):
+        assert events_by_record(format, records[:number]) == whole[:number], number
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_import_gives_back_the_bytes_and_the_figures_of_its_events(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "source.jsonl"
+    path.write_bytes(b"".join(lines_of(format)))
+    with new_store() as store:
+        one = imported(store, path, format)
+        assert bytes_of(store, one.conversation) == path.read_bytes()
+        assert store.conversation(one.conversation, pending=True).pending == one.records == one.added
+        before = figures_of(store, one.conversation)
+        assert store.version(one.conversation) > 0  # the first use
+        assert store.conversation(one.conversation).pending == 0
+        assert figures_of(store, one.conversation) == before
+        assert bytes_of(store, one.conversation) == path.read_bytes()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_source_that_grows_is_as_if_it_was_imported_once(format: str, tmp_path: Path) -> None:
+    lines, path = lines_of(format), tmp_path / "source.jsonl"
+    path.write_bytes(b"".join(lines))
+    with new_store() as at_once, new_store() as grown:
+        whole = imported(at_once, path, format)
+        for number in range(1, len(lines) + 1):
+            path.write_bytes(b"".join(lines[:number]))
+            one = imported(grown, path, format)
+            assert (one.records, one.added) == (number, 1)
+            if number % 2:
+                grown.version(one.conversation)  # which makes its events
+        there, now = source_of(at_once, whole.conversation), source_of(grown, one.conversation)
+        assert (now.head, now.records) == (there.head, there.records)
+        assert bytes_of(grown, one.conversation) == path.read_bytes()
+        assert events_of(grown, one.conversation) == events_of(at_once, whole.conversation)
+        assert figures_of(grown, one.conversation) == figures_of(at_once, whole.conversation)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_stays_of_a_redacted_record_has_no_words(format: str) -> None:
+    chosen = format_named(format)
+    skeleton = DecodedRecords(chosen) if chosen.skeleton is None else chosen.skeleton()
+    for line in lines_of(format):
+        left = json.loads(skeleton.left_of(line.strip()))
+        words = {text for text in texts_in([left], _WORDS_MIN) if " " in text.strip()}
+        assert words <= {FAILED}  # by which alone Codex says that a call failed

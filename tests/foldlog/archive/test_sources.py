@@ -1,0 +1,133 @@
+"""What an import makes of a source that was edited, compacted, repeated, cut, copied, renamed, or went on elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foldlog import Histories
+from foldlog._archive.importing import SourceRefused
+from foldlog.eventstore import Message
+from foldlog.eventstore.maintenance.verify import verify
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
+from tests.foldlog.records import CORPUS
+
+
+def lines_of(format: str) -> list[bytes]:
+    return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
+
+
+@pytest.fixture(params=["claude-code", "codex"])
+def lines(request: pytest.FixtureRequest) -> list[bytes]:
+    return lines_of(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "session.jsonl"
+
+
+def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: Path) -> None:
+    whole = b"".join(lines)
+    ends = [sum(map(len, lines[: len(lines) * part // 6])) for part in range(1, 6)]
+    inside = [ends[part] + len(lines[len(lines) * (part + 1) // 6]) // 2 for part in (0, 2, 4)]
+    with new_store() as at_once:
+        path.write_bytes(whole)
+        name = imported(at_once, path).conversation
+        expected = bytes_of(at_once, name), events_of(at_once, name), figures_of(at_once, name)
+    for cuts in ([*ends, len(whole)], [*inside, len(whole)], sorted([*ends, *inside, len(whole)])):
+        with new_store() as store:
+            for number, cut in enumerate(cuts):
+                path.write_bytes(whole[:cut])
+                one = imported(store, path)
+                assert (one.conversation, one.forked_at) == (name, None)
+                if number % 2:
+                    store.version(name)
+            assert (bytes_of(store, name), events_of(store, name), figures_of(store, name)) == expected
+            assert [each.findings for each in verify(store) if each.findings] == []
+
+
+REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "one line is gone": lambda lines: [*lines[:-3], *lines[-2:]],
+    "its beginning was compacted": lambda lines: [*lines[:3], *lines[-3:]],
+    "a line comes again": lambda lines: [*lines[:-2], lines[-3], *lines[-2:]],
+    "the last line is another": lambda lines: [*lines[:-1], lines[-2]],
+}
+
+
+@pytest.mark.parametrize("what", REWRITTEN)
+def test_a_log_that_was_written_again_becomes_a_fork(what: str, lines: list[bytes], path: Path) -> None:
+    again = REWRITTEN[what](lines)
+    at = next(place for place, (one, other) in enumerate(zip(lines, again, strict=False)) if one != other)
+    with new_store() as store:
+        path.write_bytes(b"".join(lines))
+        one = imported(store, path)
+        before = events_of(store, one.conversation)
+        path.write_bytes(b"".join(again))
+        two = imported(store, path)
+        assert (two.conversation, two.forked_at) == (f"{one.conversation}@{at}", at)
+        assert two.added == len(again) - at
+        assert bytes_of(store, one.conversation) == b"".join(lines)
+        assert events_of(store, one.conversation) == before
+        assert bytes_of(store, two.conversation) == b"".join(again)
+        assert store.conversation(two.conversation, pending=True).parent == one.conversation
+        assert imported(store, path, read_all=True).added == 0
+        path.write_bytes(b"".join(lines))  # and back: nothing is new
+        back = imported(store, path)
+        assert (back.conversation, back.added) == (one.conversation, 0)
+        assert [each.findings for each in verify(store) if each.findings] == []
+
+
+def test_an_older_copy_adds_nothing(lines: list[bytes], path: Path, tmp_path: Path) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines))
+        one = imported(store, path)
+        older = tmp_path / "older.jsonl"
+        older.write_bytes(b"".join(lines[:-2]))
+        two = imported(store, older)
+        assert (two.conversation, two.added, two.is_older) == (one.conversation, 0, True)
+        assert bytes_of(store, one.conversation) == path.read_bytes()
+
+
+def test_a_file_that_was_renamed_is_the_same_source(lines: list[bytes], path: Path, tmp_path: Path) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines[:-1]))
+        one = imported(store, path)
+        other = path.rename(tmp_path / "renamed.jsonl")
+        assert imported(store, other).added == 0
+        other.write_bytes(b"".join(lines))
+        two = imported(store, other)
+        assert (two.conversation, two.added, two.forked_at) == (one.conversation, 1, None)
+
+
+def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines: list[bytes], path: Path) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines[:-1]))
+        one = imported(store, path)
+        Histories(store)[one.conversation].append(Message(source="user", content="I go on here"))
+        own = events_of(store, one.conversation)
+        path.write_bytes(b"".join(lines))
+        two = imported(store, path)
+        assert (two.conversation, two.added) == (f"{one.conversation}@{len(lines) - 1}", 1)
+        assert events_of(store, one.conversation) == own
+        assert bytes_of(store, two.conversation) == path.read_bytes()
+
+
+def test_what_was_redacted_does_not_come_back_with_its_file(lines: list[bytes], path: Path) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines))
+        one = imported(store, path)
+        says = [event for event in events_of(store, one.conversation) if getattr(event, "content", None)]
+        gone = says[len(says) // 2]
+        Histories(store)[one.conversation].redact(gone, reason="asked for", by="me")
+        head, stored = source_of(store, one.conversation).head, bytes_of(store, one.conversation)
+        assert imported(store, path, read_all=True).added == 0
+        path.write_bytes(b"".join([*lines, lines[-1]]))
+        assert imported(store, path).added == 1
+        assert bytes_of(store, one.conversation).startswith(stored)
+        path.write_bytes(b"".join([lines[0], *lines]))
+        assert isinstance(refused(store, path), SourceRefused)
+        assert head != source_of(store, one.conversation).head
+        assert [each.findings for each in verify(store) if each.findings] == []

@@ -1,0 +1,135 @@
+"""A source is copied, sealed, verified and erased with its conversation, whether its events are made or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog._archive import makes_events
+from foldlog._archive.importing import SourceRefused
+from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, open_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
+from tests.foldlog.records import CORPUS
+
+KEYS = KeyRing(["11" * 32])
+Use = Callable[[Store, str], object]
+
+
+def unused(store: Store, conversation: str) -> None:
+    """Leave the records without events."""
+
+
+def used(store: Store, conversation: str) -> None:
+    store.version(conversation)
+
+
+USES = pytest.mark.parametrize("use", [unused, used])
+
+
+def findings_in(store: Store) -> list[Any]:
+    return [finding for verdict in verify(store) for finding in verdict.findings]
+
+
+def session(folder: Path, name: str = "claude-code") -> Path:
+    path = folder / "session.jsonl"
+    path.write_bytes((CORPUS / f"{name}.jsonl").read_bytes())
+    return path
+
+
+def stored(path: Path) -> bytes:
+    """The bytes of a closed store, deflated blocks and all."""
+    return path.read_bytes()
+
+
+def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with makes_events(open_store(url)) as store:
+        one = imported(store, session(tmp_path))
+    with open_store(url) as store, pytest.raises(EventsNotMade, match=r"foldlog\.open"):
+        store.version(one.conversation)
+
+
+@USES
+def test_a_copy_has_the_source(use: Use, tmp_path: Path):
+    with new_store() as store, new_store() as target:
+        path = session(tmp_path)
+        one = imported(store, path)
+        use(store, one.conversation)
+        for _ in range(2):
+            assert [each.problem for each in copy_store(store, target)] == [None]
+        assert source_of(target, one.conversation).head == source_of(store, one.conversation).head
+        assert bytes_of(target, one.conversation) == bytes_of(store, one.conversation)
+        assert figures_of(target, one.conversation) == figures_of(store, one.conversation)
+        assert events_of(target, one.conversation) == events_of(store, one.conversation)
+        assert imported(target, path).is_unchanged  # the copy knows the file too
+        assert (findings_in(target), [*compare_stores(store, target)][1:]) == ([], [])
+
+
+@USES
+def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
+    path = tmp_path / "a.db"
+    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+        one = imported(store, session(tmp_path))
+        use(store, one.conversation)
+        assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
+        figures = figures_of(store, one.conversation)
+        assert findings_in(store) == []
+    with makes_events(open_store(f"sqlite:///{path}")) as store, pytest.raises(Exception, match="encrypted"):
+        bytes_of(store, one.conversation)
+    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+        assert [each.problem for each in rekey(store, decrypt=True)] == [None]
+    with makes_events(open_store(f"sqlite:///{path}")) as store:
+        assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
+        assert figures_of(store, one.conversation) == figures
+        assert findings_in(store) == []
+    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+        assert [each.problem for each in rekey(store)] == [None]
+        assert events_of(store, one.conversation)
+        assert findings_in(store) == []
+    with makes_events(open_store(f"sqlite:///{path}")) as store, pytest.raises(Exception, match="encrypted"):
+        bytes_of(store, one.conversation)
+
+
+@USES
+def test_what_was_erased_is_refused_until_it_is_asked_for(use: Use, tmp_path: Path):
+    with new_store() as store:
+        path = session(tmp_path)
+        one = imported(store, path)
+        use(store, one.conversation)
+        erase(store, one.conversation, reason="asked for")
+        rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
+        assert rows == []
+        assert isinstance(refused(store, path), SourceRefused)
+        other = tmp_path / "other.jsonl"
+        other.write_bytes(path.read_bytes())
+        assert isinstance(refused(store, other), SourceRefused | ConversationErased)
+        again = imported(store, path, again=True)
+        assert (again.conversation, again.added) == (one.conversation, one.added)
+        assert bytes_of(store, one.conversation) == path.read_bytes()
+        assert findings_in(store) == []
+
+
+def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
+    path = tmp_path / "a.db"
+    with makes_events(open_store(f"sqlite:///{path}")) as store:
+        one = imported(store, session(tmp_path))
+        source = source_of(store, one.conversation)
+        from foldlog.eventstore.sources.tables import SourcesToWrite
+
+        def damage(transaction: Any) -> None:
+            sources = SourcesToWrite(store.database, transaction)
+            (block,) = sources.blocks(source)
+            sources.put_blocks(source, [block.with_record(1, json.dumps({"type": "user"}).encode())])
+
+        store.database.recorder.transact(damage)
+        assert [finding.problem for finding in findings_in(store)] == [
+            "record 1 of its source is not what was imported"
+        ]

@@ -1,0 +1,324 @@
+"""An export: a source as it came, and what five formats have no place for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import foldlog as foldlog_package
+from foldlog._formats.conversion import NotWritten
+from foldlog._formats.export_notes import several
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.formats import FORMATS, decode, encode
+from foldlog.projections import View
+from tests.foldlog.formats.writing import WRITTEN
+from tests.foldlog.records import CORPUS
+
+TEXT = {"type": "text", "text": "words"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+LINK = {"type": "image_url", "image_url": {"url": "https://example.com/x.png", "detail": "low"}}
+FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"}}
+MARKED = {**TEXT, "cache_control": {"type": "ephemeral"}}
+SERVED = {
+    "type": "server_tool",
+    "blocks": [
+        {"type": "server_tool_use", "id": "s", "name": "web", "input": {"query": "seek"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": "found"},
+    ],
+}
+SIGNED = {"type": "thinking", "thinking": "consider", "signature": "signed"}
+ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "consider"}]}
+ASKED = Message(source="user", content="ask")
+
+
+def user(*parts: dict[str, Any]) -> list[Event]:
+    return [Message(source="user", content=parts)]
+
+
+def agent(**fields: Any) -> list[Event]:
+    return [ASKED, Message(source="agent", content="so", **fields)]
+
+
+def call(**fields: Any) -> list[Event]:
+    return [ASKED, Action(tool="run", call_id="c", **({"arguments": {"a": 1}, "response_id": "r"} | fields))]
+
+
+def result(**fields: Any) -> list[Event]:
+    return [*call(), Observation(tool="run", call_id="c", cause=1, **({"content": "gone"} | fields))]
+
+
+ALL = ("openhands-v1", "atif", "anthropic-messages", "openai-chat", "otlp-genai")
+V1, ATIF, ANTHROPIC, CHAT, OTLP = ALL
+LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
+    "a call and its result": (result(), {}),
+    "a system prompt": ([SystemMessage(content="p"), ASKED], {"1 role of a system prompt": (ANTHROPIC,)}),
+    "an image": (user(TEXT, IMAGE), {"1 image": (ATIF,)}),
+    "two images of a result": (result(content=(IMAGE, TEXT, IMAGE)), {"2 images": (ATIF,)}),
+    "a link": (user(LINK), {"1 image": (ATIF,), "1 detail of an image": (V1, ANTHROPIC)}),
+    "a file": (user(TEXT, FILE), {"1 file": (ATIF, ANTHROPIC)}),
+    "a mark": (user(MARKED), {"1 mark of a cache": (ATIF,)}),
+    "another part": (user(TEXT, {"type": "odd", "odd": "x"}), {"1 part of another type": (ATIF,)}),
+    "a failed result": (result(is_error=True), {"1 error mark": (CHAT, OTLP, ATIF)}),
+    "a failed result with an image": (
+        result(is_error=True, content=(TEXT, IMAGE)),
+        {"1 error mark": (CHAT, OTLP, ATIF), "1 part of a failed result": (V1,), "1 image": (ATIF,)},
+    ),
+    "signed thinking": (
+        agent(thinking=(SIGNED,)),
+        {"1 block of thinking of a message": (V1, OTLP), "1 signature of thinking": (ATIF,)},
+    ),
+    "thinking before a call": (
+        call(thinking=(SIGNED,)),
+        {"1 block of thinking of a call": (OTLP,), "1 signature of thinking": (ATIF,)},
+    ),
+    "an item of reasoning": (
+        call(thinking=(ITEM,)),
+        {"1 block of thinking of a call": (OTLP,), "1 item of reasoning": (ATIF, ANTHROPIC, V1)},
+    ),
+    "a call of a custom tool": (
+        call(arguments={"input": "raw"}, meta={"custom_tool": True}),
+        {"1 form of a custom tool's call": (ANTHROPIC, V1, OTLP, ATIF)},
+    ),
+    "usage": (agent(meta={"usage": {"prompt_tokens": 1}, "cost": 0.5}), {"1 count of tokens": ALL}),
+    "a field of a chat message": (
+        agent(meta={"message": {"name": "bob"}}),
+        {"1 field of a chat message": (ANTHROPIC, V1, OTLP, ATIF)},
+    ),
+    "a call of a server's tool": (
+        [ASKED, Message(source="agent", content=(SERVED, TEXT))],
+        {"1 call of a server's tool": (ATIF,)},
+    ),
+    "a condensation": (
+        [ASKED, ASKED, CondensationAction(forgotten_event_ids=(0,), summary="sum", summary_offset=0)],
+        {"1 condensation": (CHAT, ANTHROPIC, OTLP, ATIF)},
+    ),
+    "a request": ([ASKED, CondensationRequest()], {"1 request": (CHAT, ANTHROPIC, OTLP, ATIF)}),
+    "a document": ([ASKED, DocumentChanges(changed={"a": {"value": 1}})], {"1 change of documents": ALL}),
+}
+"""Events, and of each noun the formats that have no place for it."""
+
+
+def in_order(events: list[Event]) -> list[Event]:
+    """Events with the ids that count up from 0."""
+    return [replace(event, id=number) for number, event in enumerate(events)]
+
+
+@pytest.mark.parametrize("format", WRITTEN)
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_an_export_counts_what_it_leaves_out_by_kind(case: str, format: str) -> None:
+    events, expected = LEFT_OUT[case]
+    notes: list[str] = []
+    list(encode(in_order(events), format, notes=notes.append))
+    lost = ", ".join(noun for noun, formats in expected.items() if format in formats)
+    assert notes == ([f"left out: {lost}; {format} has no place for it"] if lost else [])
+
+
+def test_five_formats_are_written() -> None:
+    assert sorted(WRITTEN) == sorted(ALL)
+
+
+def test_the_usage_of_a_reply_is_counted_once() -> None:
+    notes: list[str] = []
+    used = {"usage": {"prompt_tokens": 1}, "reply": "r1"}
+    events = [ASKED, *(Message(source="agent", content="so", meta=used) for _ in range(3))]
+    list(encode(in_order(events), "atif", notes=notes.append))
+    assert notes == ["left out: 1 count of tokens; atif has no place for it"]
+
+
+def test_a_number_of_things_is_in_words() -> None:
+    assert [several(1, "image"), several(2, "change of documents")] == ["1 image", "2 changes of documents"]
+
+
+HISTORY = [
+    ASKED,
+    *result()[1:2],
+    Action(tool="run", call_id="d", arguments='{"a": 2}', response_id="r", thought="and"),
+    Observation(tool="run", call_id="c", cause=2, content="one"),
+    Observation(tool="run", call_id="d", cause=3, content="two"),
+    Message(source="agent", content="done"),
+    Message(source="environment", content="told"),
+]
+
+
+def said(events: list[Event]) -> list[tuple[str, str]]:
+    """What a model is told, by who says it."""
+    lines: list[tuple[str, str]] = []
+    for message in View.from_events(events).to_messages():
+        role = message["role"].replace("system", "user")
+        lines.append((role, json.dumps(message.get("content") or "")))
+        lines += [
+            ("call", json.dumps(json.loads(each["function"]["arguments"]))) for each in message.get("tool_calls", ())
+        ]
+    return [line for line in lines if line[1] != '""']
+
+
+@pytest.mark.parametrize("format", WRITTEN)
+def test_what_was_written_is_told_the_same_after_an_import(format: str) -> None:
+    prompt = Annotation(name="begin") if format == ANTHROPIC else SystemMessage(content="be brief")
+    steps = [prompt, *HISTORY]
+    events = in_order(steps)
+    records = json.loads(json.dumps(list(encode(events, format))))
+    assert sorted(said(list(decode(records, format)))) == sorted(said(events))
+    with foldlog_package.open("memory:") as histories:
+        history = histories["a"]
+        history.append(steps)
+        view = json.loads(json.dumps(list(history.export(format, view=True))))
+    assert sorted(said(list(decode(view, format)))) == sorted(said(events))
+
+
+@pytest.mark.parametrize("format", sorted({*FORMATS} - {*WRITTEN}))
+def test_a_history_is_not_written_in_another_format(format: str, foldlog: Any) -> None:
+    with foldlog_package.open("foldlog.db") as histories:
+        histories["a"].append(ASKED)
+        for view in (False, True):
+            with pytest.raises(NotWritten, match=r"choose one of .*openai-chat"):
+                list(histories["a"].export(format, view=view))
+    ran = foldlog("export", "a", "--format", format)
+    assert (ran.status, f"writes no history as '{format}'" in ran.err) == (2, True)
+    with pytest.raises(NotWritten):
+        encode([ASKED], format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
+    format: str, foldlog: Any, tmp_path: Path
+) -> None:
+    source = (CORPUS / f"{format}.jsonl").read_bytes()
+    assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
+    (name, *_) = [each["conversation"] for each in foldlog("list", "--json").document["conversations"]]
+    ran = foldlog("export", name, "-o", "one")
+    assert (ran.status, ran.err, (tmp_path / "one").read_bytes()) == (0, "", source)
+    with foldlog_package.open("foldlog.db") as histories:
+        histories[name].append(Message(source="user", content="and one more"))
+    ran = foldlog("export", name, "-o", "two")
+    exported = (tmp_path / "two").read_bytes()
+    if format in WRITTEN:
+        assert (ran.err, b"and one more" in exported) == ("", True)
+    else:
+        assert (exported, "1 message of the user, appended since the import" in ran.err) == (source, True)
+
+
+def test_what_was_taken_back_of_an_import_is_not_exported(foldlog: Any, tmp_path: Path) -> None:
+    foldlog("import", str(CORPUS / "langchain.jsonl"), "--conversation", "c")
+    with foldlog_package.open("foldlog.db") as histories:
+        histories["c"].retract(1)
+    assert foldlog("export", "c", "-o", "one").status == 0
+    first = (CORPUS / "langchain.jsonl").read_text().splitlines()[0]
+    assert list(map(json.loads, (tmp_path / "one").read_text().splitlines())) == [json.loads(first)]
+
+
+def test_a_redacted_record_is_exported_as_what_stays_of_it(foldlog: Any, tmp_path: Path) -> None:
+    source = (CORPUS / "langchain.jsonl").read_text().splitlines()
+    foldlog("import", str(CORPUS / "langchain.jsonl"), "--conversation", "c")
+    with foldlog_package.open("foldlog.db") as histories:
+        histories["c"].redact([0], reason="asked for")
+    ran = foldlog("export", "c", "-o", "one")
+    assert "left out: the content of 1 redacted record" in ran.err
+    assert (tmp_path / "one").read_text().splitlines() == ["{}", *source[1:]]
+
+
+class Random(random.Random):
+    """Makes events with texts that are all different, and the noun of each."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self.nouns: dict[str, str] = {}
+
+    def text(self, noun: str, *, around: bool = True) -> str:
+        token = f"t{len(self.nouns):05}x"
+        self.nouns[token] = noun
+        return token + self.choice(["", "", '\n"said" \\ {', "\n\nä\t\U0001f600"]) if around else token
+
+    def part(self, noun: str) -> dict:
+        kind = self.choice(["text", "image", "link", "file", "other"])
+        if kind == "text":
+            marked = {"cache_control": {"type": self.text("mark of a cache", around=False)}}
+            return {"type": "text", "text": self.text(noun), **self.choice([{}, marked])}
+        if kind == "other":
+            return {"type": "odd", "odd": {"in": [self.text("part of another type")]}}
+        main = self.text("file" if kind == "file" else "image", around=False)
+        other = self.text("file" if kind == "file" else "detail of an image", around=False)
+        url = f"https://example.com/{main}" if kind == "link" else f"data:image/png;base64,{main * 4}"
+        if kind == "file":
+            return {
+                "type": "file",
+                "file": {"filename": other, "file_data": url.replace("image/png", "application/pdf")},
+            }
+        return {"type": "image_url", "image_url": {"url": url, "detail": other}}
+
+    def content(self, noun: str) -> object:
+        return tuple(self.part(noun) for _ in range(self.randint(1, 4))) if self.random() < 0.5 else self.text(noun)
+
+    def thinking(self) -> tuple[dict, ...]:
+        if self.random() < 0.6:
+            return ()
+        thought = self.text("block of thinking", around=False)
+        signature = self.text("signature of thinking", around=False)
+        return ({"type": "thinking", "thinking": thought, "signature": signature},)
+
+    def events(self) -> Iterator[Event]:
+        open_calls, event_id = [], itertools.count()
+        for _ in range(40):
+            kind = self.choice(["system", "user", "agent", "environment", "summary", "call", "call", "calls", "result"])
+            if kind == "system":
+                yield SystemMessage(id=next(event_id), content=self.content("text"))
+            elif kind == "summary":
+                yield CondensationSummary(id=next(event_id), content=self.text("text"))
+            elif kind == "result" and open_calls:
+                call = open_calls.pop(self.randrange(len(open_calls)))
+                result = {"content": self.content("text"), "is_error": self.random() < 0.3}
+                yield Observation(id=next(event_id), tool=call.tool, call_id=call.call_id, cause=call.id, **result)
+            elif kind in ("call", "calls"):
+                response = self.choice([None, "r"]) if kind == "call" else f"r{self.random()}"
+                for place in range(1 if kind == "call" else 3):
+                    given = {"n": 1, "deep": [{"text": self.text("argument")}]}
+                    call = Action(
+                        id=next(event_id),
+                        tool=self.choice(["run", self.text("tool name", around=False)]),
+                        arguments=self.choice([given, json.dumps(given)]),
+                        call_id=f"k{self.random()}",
+                        response_id=response,
+                        thought="" if place else self.choice(["", self.text("thought")]),
+                        thinking=() if place else self.thinking(),
+                    )
+                    open_calls.append(call)
+                    yield call
+            elif kind in ("user", "agent", "environment"):
+                thinking = self.thinking() if kind == "agent" else ()
+                named = {"message": {"name": self.text("field of a chat message", around=False)}}
+                meta = self.choice([{}, named])
+                yield Message(
+                    id=next(event_id), source=kind, content=self.content("text"), thinking=thinking, meta=meta
+                )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("format", WRITTEN)
+def test_each_text_is_written_or_of_a_kind_that_is_counted(format: str, seed: int) -> None:
+    rng, notes = Random(f"{format} {seed}"), list[str]()
+    events = list(rng.events())
+    records = json.dumps(list(encode(events, format, notes=notes.append)))
+    lost = {rng.nouns[token] for token in rng.nouns if token in repr(events) and token not in records}
+    noted = "".join(notes).replace("s of", " of")
+    of_parts = {"detail of an image": "image", "signature of thinking": "block of thinking"}
+    whole = ("part of a failed result", "part of a system prompt")
+    unnoted = [noun for noun in lost if noun not in noted and of_parts.get(noun, noun) not in noted]
+    assert unnoted == [] or (format == "openhands-v1" and any(each in noted for each in whole))

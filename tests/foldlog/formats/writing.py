@@ -1,0 +1,19 @@
+"""Writes events as the records of a format, also of one that only an adapter writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from foldlog._formats.encoding import NO_RECORDS, Encoder, StoredRecords
+from foldlog._formats.registry import FORMATS
+from foldlog.eventstore import Event
+
+WRITTEN = [name for name, format in FORMATS.items() if format.lacks is not None]
+"""The formats in which any history is exported."""
+
+
+def written(events: Iterable[Event], format: str, stored: StoredRecords = NO_RECORDS) -> list[Any]:
+    """The records of a whole history."""
+    encoder = Encoder(format, stored=stored)
+    return [*(record for event in events for record in encoder.records(event)), *encoder.end()]
