@@ -51,9 +51,9 @@ batch = given if change is None else [*given, change]""",
     ),
     "recording": Protection(
         "records of a conversation are written by themselves where its id was that of an erased one",
-        "foldlog:Recording._decoder",
-        Part("history"),
-        "tests/foldlog/formats/test_live.py -k used_again",
+        "foldlog:Recording.recorder",
+        Part("key"),
+        "tests/foldlog/archive/test_recording.py -k used_again",
     ),
     "transaction": Protection(
         "a batch is one transaction",
@@ -449,18 +449,6 @@ if self._is_staged:
         Gone("finish"),
         "tests/eventstore/test_erasure.py -k vacuum_completes",
     ),
-    "search-erased-bytes": Protection(
-        "erased texts leave the terms and the free pages of the search index",
-        "foldlog:SQLiteTables._purge",
-        Gone("optimize"),
-        "tests/foldlog/test_search.py -k not_a_byte",
-    ),
-    "search-late-batch": Protection(
-        "texts that were read before an erasure are not added to the search index after it",
-        "foldlog:SQLiteTables.apply",
-        Never("after"),
-        "tests/foldlog/test_search.py -k read_before_an_erasure and sqlite",
-    ),
     "bytes-with-events": Protection(
         "bytes that stand beside an event are written in its transaction",
         "eventstore:SQLiteTransaction._insert",
@@ -560,29 +548,17 @@ if self._is_staged:
         Instead("_receipts _redacted", "for each in ():"),
         "tests/eventstore/test_redaction.py -k put_back",
     ),
-    "search-redacted": Protection(
-        "a redacted text leaves the search index at once",
-        "foldlog:removals_of",
-        Gone("is_record"),
-        "tests/foldlog/test_redacting.py -k bytes_of_attachments",
-    ),
     "audit-redacted": Protection(
-        "… and an audit database when that is brought up to date",
+        "a redacted text leaves an audit database when that is brought up to date",
         "foldlog:removals_of",
-        Gone("is_record"),
+        Gone("frozenset"),
         "tests/foldlog/test_audit_follow.py -k redacted_content and sqlite",
     ),
-    "search-removals": Protection(
-        "an erasure is entered in the ledger, so that the search index removes the texts",
+    "audit-erased": Protection(
+        "an erasure is entered in the ledger, so that an audit database removes the texts",
         "eventstore:enter_erasure",
         Gone("enter erased"),
         "tests/ledger/test_derived.py -k use_the_id_again and sqlite",
-    ),
-    "search-once": Protection(
-        "texts and position of the search index are written once, by the process that comes first",
-        "foldlog:SQLiteTables.apply",
-        Never("after"),
-        "tests/foldlog/test_search.py -k at_the_same_time and sqlite",
     ),
     "calls": Protection(
         "all parallel calls are recorded before the first of them runs",

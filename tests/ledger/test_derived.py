@@ -1,6 +1,6 @@
 """Every cell of the table of what follows the ledger: what applied an entry equals what is made anew after it.
 
-A test makes one change with derived things beside it: the search index, an audit database, a list by attribute, what
+A test makes one change with derived things beside it: an audit database, a list by attribute, what
 lists and the home of the page keep, and a copy. All is up to date before the change, and brought up to date after it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.spending import priced
 from foldlog._reports.stats import Stats, collect_stats
 from foldlog._reports.sums import KeptSums, ListedLine
-from foldlog._search import SearchIndex, SearchRefused
+from foldlog._search import search
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store, open_store, restore_store
@@ -56,9 +56,6 @@ class Place:
 
     def _begin(self) -> None:
         self.pages = Pages(self.histories.store)
-        self.index: SearchIndex | None = None
-        with suppress(SearchRefused):
-            self.index = SearchIndex(self.histories.store)
 
     @property
     def store(self) -> Store:
@@ -97,8 +94,6 @@ class Place:
         fresh = self.folder / "fresh.db"
         fresh.unlink(missing_ok=True)
         update(self.store, fresh)
-        if self.index is not None:
-            self.index.rebuild()
         living = self.living()
         return {
             "search": self.found(),
@@ -113,10 +108,8 @@ class Place:
             "page": {name: self.page(Pages(self.store), name) for name in living},
         }
 
-    def found(self) -> list[tuple[str, int, str]] | None:
-        if self.index is None:
-            return None
-        return sorted((hit.conversation, hit.id, hit.snippet) for hit in self.index.search("word", limit=1_000))
+    def found(self) -> list[tuple[str, int, str]]:
+        return sorted((hit.conversation, hit.id, hit.snippet) for hit in search(self.store, "word", limit=None).hits)
 
     def audited(self, name: str) -> dict[str, list[Any]]:
         with closing(sqlite3.connect(self.folder / name)) as connection:
@@ -187,8 +180,6 @@ class Place:
         return document, pages.gists(name, 0, 100)
 
     def close(self) -> None:
-        if self.index is not None:
-            self.index.close()
         self.histories.close()
         self.target.close()
 

@@ -33,6 +33,11 @@ KEYS = {"conversations": "key"} | dict.fromkeys(
         "records",
         "listing",
         "listed",
+        "sources",
+        "blocks",
+        "made",
+        "places",
+        "refused",
     ),
     "conversation",
 )
@@ -47,10 +52,13 @@ UNBOUND = {
     },
     "lists, by attribute and by id": {
         "conversations", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
-        "unfinished",
+        "unfinished", "sources", "pending_lines",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
+    "what an import finds by the place, the first record or the root of a source": {
+        "places", "is_refused", "allow", "refuse", "family",
+    },
     "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
 }  # fmt: skip
 

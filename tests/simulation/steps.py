@@ -961,9 +961,8 @@ class Steps:
             file.truncate(len(stored))
             file.write(stored)
         log.write_bytes(logged)
-        for name in (f"{site.path.name}.search*", f"{site.name}.audit*"):
-            for each in site.path.parent.glob(name):  # positions are given again: what follows is made again
-                each.unlink()
+        for each in site.path.parent.glob(f"{site.name}.audit*"):  # positions are given again: it is made again
+            each.unlink()
         kept = sum(length <= left for length in lengths) - 1
         self.tell(f"  {kept} of {len(states) - 1} steps are kept")
         site.position, site.followed, site.forks = 0, {}, {}

@@ -29,3 +29,13 @@ def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones():
         assert [*fork.export()] == [*RECORDS[:4], *own]
         assert [getattr(event, "cause", None) for event in fork.events()] == [None, None, 1, None, 3, None]
         assert [*history.export()] == [*RECORDS, asks(1)]
+
+
+def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the_erased_one():
+    with foldlog.open("memory:") as histories:
+        histories["c1"].append_records(RECORDS[:2], format="openai-chat")
+        histories.erase("c1", reason="asked for")
+        again = histories.create("c1", {}, replace_erased=True)
+        again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
+        assert [*again.export()] == [answers(0, "of the first one"), *RECORDS]
+        assert [getattr(event, "cause", None) for event in list(again.events())[1:]] == [None, None, None, 3, None, 5]
