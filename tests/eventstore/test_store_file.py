@@ -271,7 +271,8 @@ def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_rea
         with pytest.raises(StoreUnavailable, match=r"nothing was written; .*maintenance.back_up"):
             append(store, "never")
         assert len(list(store.events("c1"))) == events
-        assert back_up(store, str(tmp_path / "saved.db"))[3:] == (events, ())
+        saved = back_up(store, str(tmp_path / "saved.db"))
+        assert (saved.events, saved.findings) == (events, ())
         close(store, change, caplog)
     assert len(contents(tmp_path / "saved.db")) == events
 
