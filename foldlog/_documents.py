@@ -682,8 +682,8 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
     """The outcome of one source: of its ``records``, ``added`` are new. ``forked_at`` is the first record that differs
-    from what was imported before, where the source became a fork now; one that is ``older`` adds nothing. One that was
-    ``refused`` has a finding that says why.
+    from what was imported before, where the source became a fork now; one that is ``older`` adds nothing. Where it
+    ``waits``, its last line is not whole yet. One that was ``refused`` has a finding that says why.
     """
 
     path: str
@@ -693,6 +693,7 @@ class ImportedDocument(Document, frozen=True, kw_only=True):
     records: int
     forked_at: int | None
     older: bool
+    waits: bool
     refused: bool
     findings: tuple[str, ...]
     findings_count: int

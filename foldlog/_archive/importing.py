@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog._archive.projecting import make_events, usage_change
+from foldlog._archive.projecting import change_of_documents, make_events
 from foldlog._archive.reading import (
     FINDINGS_MAX,
     LineReading,
@@ -43,6 +43,7 @@ from foldlog._formats.registry import AUTO, format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
 from foldlog._reports.pending import entitled, line_of
+from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ConversationErased,
     DocumentChanges,
@@ -78,6 +79,7 @@ class Imported(NamedTuple):
     ``conversation``  what it is here; ``added`` of its ``records`` are new
     ``forked_at``     the first record that differs from what was here, if it became a fork now
     ``is_older``      what is here has more records
+    ``waits``         its last line is not whole yet: the next import takes it
     """
 
     conversation: str
@@ -88,6 +90,7 @@ class Imported(NamedTuple):
     forked_at: int | None = None
     is_older: bool = False
     is_unchanged: bool = False
+    waits: bool = False
     findings: Sequence[ImportFinding] = ()
     findings_count: int = 0
     note: str = ""
@@ -295,6 +298,7 @@ class _OneSource:
         assert isinstance(reading, LineReading)
         if place.records != source.records or not reading.begins_with(place.taken, place.digest, place.records):
             return None
+        reading.unread += about(source).get("unread", [])
         return self._append(reading, source)
 
     def _append(self, reading: Reading, source: Source, skip: int = 0) -> Imported:
@@ -759,7 +763,7 @@ class _OneSource:
         version = self.store.conversation(name, pending=True).version
         if source.made < source.records:
             now = now._replace(line=line_of(self._skeleton(source), self.found.format, source.records, told))
-        elif (changes := usage_change(self.store, name, told["usage"])) is not None:
+        elif (changes := change_of_documents(self.store, name, {IMPORTED: told["usage"]})) is not None:
             events.append(changes)
 
         def also(writing: WriteTransaction) -> None:
@@ -802,6 +806,7 @@ class _OneSource:
             self.found.format.name,
             self.found.path,
             self.forked_at,
+            waits=reading.waits,
             findings=(*self.found.findings, *reading.findings, *self.unclear),
             findings_count=len(self.found.findings) + reading.findings_count + len(self.unclear),
             note=self.found.format.note,

@@ -13,9 +13,9 @@ from typing import Any, Final
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import TITLE
 from foldlog._formats.format import RecordDecoder
-from foldlog._formats.record import NotAnEvent
+from foldlog._formats.record import INCOMPLETE, UNREAD, NotAnEvent
 from foldlog._formats.registry import format_named
-from foldlog._formats.tips import marked
+from foldlog._formats.tips import incomplete
 from foldlog._observed import tell
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
@@ -102,22 +102,28 @@ def decoded(
             number += 1
 
 
-def usage_change(store: Store, conversation: str, usage: Sequence[Any]) -> DocumentChanges | None:
-    """Return the change of the document that says what a source tells beside its records; None where it says so."""
+def change_of_documents(
+    store: Store, conversation: str, told: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+) -> DocumentChanges | None:
+    """Return the change of documents to these values, and of some attributes; None where they are so."""
     database = store.database
 
-    def read(reader: Reader) -> tuple[Mapping[str, int], Any]:
+    def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
         found = database.find(reader, conversation, pending=True)
         if found is None:
             raise ConversationNotFound(conversation)
         reading = ReadTransaction(reader, found, database)
-        return newest_documents(reading, None), newest_value(reading, IMPORTED, default=[])
+        before = {name: newest_value(reading, name, default=None) for name in (*told, ATTRIBUTES)}
+        return newest_documents(reading, None), before
 
     newest, before = database.recorder.query(read)
-    if before == list(usage):
+    values = dict(told)
+    if attributes:
+        values[ATTRIBUTES] = {**(before[ATTRIBUTES] or {}), **attributes}
+    changed = {name: {"value": value} for name, value in values.items() if value != before[name]}
+    if not changed:
         return None
-    others = {name: event_id for name, event_id in newest.items() if name != IMPORTED}
-    return DocumentChanges(changed={IMPORTED: {"value": list(usage)}}, others=others)
+    return DocumentChanges(changed=changed, others={name: newest[name] for name in newest if name not in changed})
 
 
 class _Making:
@@ -146,6 +152,7 @@ class _Making:
         )
         start, findings = source.made, list[str]()
         first, made, events = start, dict[int, tuple[int, int]](), list[Event]()
+        firsts = {number: place[0] for number, place in self.known.items()}
         number = start
         for number, of_record in decoded(self.store, source, self.known, start, self.version, findings):
             if number < start:
@@ -155,13 +162,14 @@ class _Making:
                 continue
             if of_record:
                 made[number] = of_record[0].id, len(of_record)
+                firsts[number] = of_record[0].id
                 events += of_record
             if len(events) >= _EVENTS and number + 1 < source.records:
                 self._write(first, number + 1, made, events)
                 first, made, events = number + 1, {}, []
         for finding in findings:
             tell("foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding)
-        changes = self._documents() if start == source.from_record else self._usage()
+        changes = self._documents(firsts, self.version + len(events), is_new=start == source.from_record)
         if changes is not None:
             events.append(changes)
         self._write(first, source.records, made, events)
@@ -183,21 +191,21 @@ class _Making:
 
         self.version = self.store.extend(self.conversation, events, expected_version=self.version, also=also)
 
-    def _usage(self) -> DocumentChanges | None:
-        """Return the change of the usage beside the records since the first events were made."""
-        assert self.source is not None
-        return usage_change(self.store, self.conversation, about(self.source).get("usage", []))
-
-    def _documents(self) -> DocumentChanges | None:
-        """Return the change of the documents that say what is known beside the records."""
+    def _documents(self, firsts: Mapping[int, int], end: int, *, is_new: bool) -> DocumentChanges | None:
+        """Return the change of the documents that say what is known beside the records: ``firsts`` are the ids of their
+        first events, ``end`` is the version after them.
+        """
         assert self.source is not None
         told = about(self.source)
         changed = {IMPORTED: told["usage"]} if told.get("usage") else {}
-        attributes = {TITLE: told[TITLE]} if TITLE in told else {}
-        if unread := told.get("unread"):
-            changed |= marked(attributes, [(place, 0) for place in unread])
-        elif attributes:
-            changed[ATTRIBUTES] = attributes
-        if not changed:
-            return None
-        return DocumentChanges(changed={name: {"value": value} for name, value in changed.items()})
+        attributes = {TITLE: told[TITLE]} if is_new and TITLE in told else {}
+        if places := told.get("unread"):
+            unread = [(place, _first_since(firsts, place, end)) for place in places]
+            changed[UNREAD] = [*map(list, unread)]
+            attributes[INCOMPLETE] = incomplete(unread)
+        return change_of_documents(self.store, self.conversation, changed, attributes)
+
+
+def _first_since(firsts: Mapping[int, int], record: int, end: int) -> int:
+    """Return the first event of the records from one on."""
+    return min((first for number, first in firsts.items() if number >= record), default=end)

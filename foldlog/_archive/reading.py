@@ -39,8 +39,8 @@ def check_json(record: bytes, hashed: bytes) -> None:
 class Reading(Protocol):
     """One pass over a source. As far as it was iterated: ``records`` are how many records there are, ``taken`` the
     bytes, ``digest`` their hash, ``is_done`` whether its end was reached, ``findings`` what could not be read,
-    ``unread`` how many records come before each of these. At the end of a document ``frame`` is what it has between
-    its records.
+    ``unread`` how many records come before each of these, ``waits`` whether its last line is not whole yet. At the end
+    of a document ``frame`` is what it has between its records.
     """
 
     path: Path
@@ -49,6 +49,7 @@ class Reading(Protocol):
     findings: list[ImportFinding]
     findings_count: int
     unread: list[int]
+    waits: bool
     is_done: bool
     frame: Frame | None
 
@@ -64,6 +65,7 @@ class _Findings:
         self.findings = list[ImportFinding]()
         self.findings_count = 0
         self.unread = list[int]()
+        self.waits = False
         self.is_done = False
         self.frame: Frame | None = None
         self._hash = sha256()
@@ -155,6 +157,7 @@ class LineReading(_Findings):
                     add(record, hashed)
                 except (msgspec.DecodeError, UnreadableJson, RecursionError) as error:
                     if stop == len(data) and len(record) < RECORD_SIZE_MAX:
+                        self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     self.find(f"{self.path}:{self._line}", _problem(error))
                 else:

@@ -15,9 +15,7 @@ from foldlog.eventstore import Content, EventStoreError, EventTime, Origin, in_u
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
-"""The document with the number of readable records before each of them, and the id of the event after it; of too many
-the last stands for others: its number is -1.
-"""
+"""The document with the number of readable records before each of them, and the id of the event after it."""
 
 _encode = msgspec.json.Encoder().encode
 

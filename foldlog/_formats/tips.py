@@ -41,17 +41,19 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the documents of a history with these attributes that lacks these records: see ``UNREAD``."""
-    return {ATTRIBUTES: {**attributes, INCOMPLETE: _incomplete(unread)}, UNREAD: [*map(list, unread)]}
+    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)}, UNREAD: [*map(list, unread)]}
 
 
-def _incomplete(unread: Sequence[Sequence[int]]) -> str:
+def incomplete(unread: Sequence[Sequence[int]]) -> str:
     """Return the attribute of a history that lacks these records: see ``UNREAD``."""
-    before = unread[0][1]
-    number = sum(each[0] != -1 for each in unread)
+    return lacking(len(unread), "event", unread[0][1])
+
+
+def lacking(number: int, what: str, before: int) -> str:
+    """Say how many records could not be read, and before which event or record the first of them is."""
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
-    where = f"after event {before - 1}" if before else "before event 0"
-    at_least = "" if number == len(unread) else "at least "
-    return f"{at_least}{lacks} of its source could not be read, {first}{where}"
+    where = f"after {what} {before - 1}" if before else f"before {what} 0"
+    return f"{lacks} of its source could not be read, {first}{where}"
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:

@@ -17,17 +17,17 @@ from foldlog._documents import CondensationsDocument, SavingsDocument, ToolDocum
 from foldlog._formats.decoded import DecodedRecords, values_of
 from foldlog._formats.files.frames import TITLE
 from foldlog._formats.format import Format
-from foldlog._formats.record import time_in
+from foldlog._formats.record import INCOMPLETE, UNREAD, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.tips import marked
+from foldlog._formats.tips import lacking
 from foldlog._reports.counts import Counts
 from foldlog._reports.of_one import Counting, Sums, sums_of
 from foldlog._reports.overview import TITLE_MAX, Overview
 from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
 from foldlog.condensers import event_tokens
-from foldlog.eventstore import ATTRIBUTES, MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
+from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.projections import LifetimesFold, View
@@ -99,14 +99,15 @@ def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: in
     """Return the sums of a source, with each reply by itself. ``told`` is what is stored about the source."""
     counting = _counted(skeleton, format, records, told)
     if unread := told.get("unread"):
-        attributes = marked(counting.overview.attributes or {}, [(place, 0) for place in unread])[ATTRIBUTES]
+        lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
+        attributes = (counting.overview.attributes or {}) | lacks
         counting.overview = counting.overview._replace(attributes=attributes)
     return counting
 
 
 def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
     if isinstance(skeleton, DecodedRecords):
-        counting = of_events(skeleton.events, told.get("usage", ()))
+        counting = of_events(skeleton.events, told)
         if TITLE in told:
             counting.overview = counting.overview._replace(title=told[TITLE][:TITLE_MAX])
         return counting
@@ -152,10 +153,11 @@ def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, 
     )
 
 
-def of_events(events: Sequence[Event], usage: Sequence[Any]) -> Counting:
-    """Return the sums of events in memory, with the document that says what the source tells beside its records."""
-    if usage:
-        changed = {IMPORTED: {"value": list(usage)}}
+def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Counting:
+    """Return the sums of events in memory, with the documents that say what is known beside the records."""
+    beside = {IMPORTED: told.get("usage"), UNREAD: told.get("unread")}
+    changed = {name: {"value": value} for name, value in beside.items() if value}
+    if changed:
         events = [*events, DocumentChanges(id=len(events), changed=changed)]
     held: Any = _Held(events)
     row: Any = SimpleNamespace(id="", version=len(events))

@@ -324,20 +324,42 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     assert name in foldlog("list").out  # whole, on one line
 
 
-def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
-    with (tmp_path / "long.jsonl").open("w") as file:
+@pytest.mark.long  # its sibling: tests/foldlog/archive/test_kills.py
+def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tmp_path):
+    long = tmp_path / "long.jsonl"
+    with long.open("w") as file:
         line = json.dumps(said(0, "again and again " * 50))
-        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(50_000))
+        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000))
     importing = subprocess.Popen([FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    wal = tmp_path / "foldlog.db-wal"
-    while not wal.exists() or wal.stat().st_size < 2**20:  # a new store alone is smaller
+    store = tmp_path / "foldlog.db"
+    while not (records := records_in(store)):
         assert importing.poll() is None, "it was done before it could be interrupted"
         time.sleep(0.005)
     importing.send_signal(signal.SIGINT)
     _, err = importing.communicate()
     assert importing.returncode == 130
-    assert err == "foldlog: interrupted: completed work was kept, no partial data was written\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["long.jsonl"]
+    assert err.splitlines() == [
+        "foldlog: note: what was read is here, up to a whole record; the same import goes on there",
+        "foldlog: interrupted: completed work was kept, no partial data was written",
+    ]
+    then = records_in(store)
+    assert records <= then < 20_000
+    assert foldlog("verify").status == 0
+    told = foldlog("import", "long.jsonl").out
+    assert f": {20_000 - then:,} new records, 20,000 in all" in told
+    assert foldlog("export", "long", "--output", "again.jsonl").status == 0
+    assert (tmp_path / "again.jsonl").read_bytes() == long.read_bytes()
+
+
+def records_in(store):
+    """The records of the one source of a store, as far as they are committed."""
+    if not store.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+        try:
+            return sum(records for (records,) in connection.execute("SELECT records FROM sources"))
+        except sqlite3.OperationalError:  # it is being made
+            return 0
 
 
 def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monkeypatch):

@@ -298,7 +298,7 @@ def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_
 
 
 def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(foldlog, tmp_path):
-    """Also of all conversations together, and no longer once the source is whole."""
+    """Also of all conversations together. A last line that is cut is no record yet: no figure lacks it."""
     reply = {"role": "assistant", "model": "m", "usage": {"input": 10, "output": 2, "cost": {"total": 0.5}}}
     said = [("a", None, {"role": "user"}), ("b", "a", reply), ("c", "b", {"role": "user"}), ("d", "c", reply)]
     lines = [{"type": "session", "version": 3, "id": "torn", "timestamp": "2026-03-01T10:00:00Z", "cwd": "/w"}] + [
@@ -311,10 +311,14 @@ def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(fo
     (tmp_path / "whole.jsonl").write_text("\n".join(told).replace('"torn"', '"whole"').replace('"m"', '"n"'))
     assert foldlog("import", "whole.jsonl").status == 0
 
-    for text, marked in (("\n".join([*told[:4], told[4][:12]]), True), ("\n".join(told), False)):
-        path.write_text(text)
-        assert foldlog("import", "torn.jsonl").status == 0
-        mark, calls = ("+", 1) if marked else ("", 2)
+    cut, damaged = [*told[:4], told[4][:12]], [*told, told[4][:12], told[3].replace('"c"', '"e"')]
+    for lines, calls, marked in ((cut, 1, False), (told, 2, False), (damaged, 2, True)):
+        path.write_text("\n".join(lines))
+        imported = foldlog("import", "torn.jsonl")
+        assert imported.status == 0
+        waits = "; its last line is not whole yet, and the next import takes it" in imported.out
+        assert waits == (lines is cut)
+        mark = "+" if marked else ""
         tokens, cost = f"{12 * calls}{mark}", f"${0.5 * calls:.4f}{mark}"
         lines = foldlog("list", "--long").out.splitlines()
         assert [named(lines, name).split("  pi")[0].split()[-2:] for name in ("torn", "whole")] == [

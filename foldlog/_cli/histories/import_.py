@@ -117,6 +117,7 @@ def run(
                 importing.run(again=True)
         except KeyboardInterrupt:
             if not watch:  # which ends so
+                terminal.note("what was read is here, up to a whole record; the same import goes on there")
                 raise
 
 
@@ -214,6 +215,7 @@ class _Importing:
                 records=0,
                 forked_at=None,
                 older=False,
+                waits=False,
                 refused=True,
                 findings=(self._named(f"{one.path}: {_problem(one.error)}"),),
                 findings_count=1,
@@ -227,6 +229,7 @@ class _Importing:
             records=one.records,
             forked_at=one.forked_at,
             older=one.is_older,
+            waits=one.waits,
             refused=False,
             findings=tuple(map(self._named, one.findings)),
             findings_count=one.findings_count,
@@ -249,6 +252,8 @@ class _Importing:
             what, style = f"{count(one.added, 'new record')}, {one.records:,} in all", "green"
         else:
             what, style = count(one.records, "record"), "green"
+        if one.waits:
+            what += "; its last line is not whole yet, and the next import takes it"
         lines = terminal.PrintedLines()
         lines.write((terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style))
 
