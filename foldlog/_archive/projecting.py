@@ -6,7 +6,7 @@ transaction: so their ids never move, whatever was appended between them, or red
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 

@@ -100,7 +100,7 @@ def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: in
     counting = _counted(skeleton, format, records, told)
     if unread := told.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
-        attributes = (counting.overview.attributes or {}) | lacks
+        attributes = {**(counting.overview.attributes or {}), **lacks}
         counting.overview = counting.overview._replace(attributes=attributes)
     return counting
 
