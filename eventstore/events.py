@@ -58,12 +58,12 @@ def summary_of(synthetic_id: int) -> int:
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Where an imported event comes from, and the parts of its record that the kinds have no field for.
+    """Where an imported event comes from.
 
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
     ``time``       a source time without a time zone, as text: it is never called UTC
-    ``rest``       the record itself, packed by ``foldlog.formats``: see ``docs/STORED_BYTES.md``
+    ``rest``       how many events of its record come before this one; None for the first
     """
 
     format: str

@@ -29,7 +29,7 @@ _HEAD = """\
 # The command foldlog
 
 Made by `scripts/cli-reference` of each command's `--help`, and of what an example prints after
-`foldlog import tidewatch.jsonl` (the shipped history, in `foldlog/sample`): its first
+`foldlog import --use tidewatch.jsonl` (the shipped history, in `foldlog/sample`): its first
 lines, with … for the rest, and for what each run prints otherwise. Exit status:
 0 done; 1 there are findings, or a part could not be done, and the rest was; 2 bad input or usage, and
 nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A record
@@ -83,7 +83,7 @@ def page() -> str:
         shutil.copy(_SAMPLE, base)
         (base / "key").write_text(_KEY)
         (base / "key").chmod(0o600)
-        _run("foldlog import tidewatch.jsonl", base)
+        _run("foldlog import --use tidewatch.jsonl", base)
         outputs = dict(zip(_NAMES, threads.map(lambda name: _output_of(name, base), _NAMES), strict=True))
     parts = [f"{section}{outputs.get(name, '')}" for name, section in zip(["foldlog", *_NAMES], helps(), strict=True)]
     return _HEAD + "".join(parts)

@@ -38,7 +38,6 @@ PAGES = [
 STORIES = [
     ROOT / "docs/TUTORIAL.md",
     ROOT / "docs/SEARCH.md",
-    ROOT / "docs/IMPORTING.md",
     *sorted((ROOT / "docs/how-to").glob("*.md")),
 ]
 """Pages whose examples continue one another, in one folder and with the same names."""
@@ -91,7 +90,7 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "FORMATS", dict(registry.FORMATS))  # a page registers a format
     if page in WITH_A_HISTORY:
-        with Histories("history.db") as histories:
+        with foldlog.open("history.db") as histories:
             histories.import_(ROOT / "foldlog/sample/tidewatch.jsonl", conversation="c1")
     names = {"__name__": "example"}
     for number, code in enumerate(_blocks(page), 1):
@@ -104,10 +103,10 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
 
 
 def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
-    page = ROOT / "docs/IMPORTING.md"
+    page = ROOT / "docs/how-to/importer.md"
     (project,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     brought = tomllib.loads(project)["project"]["entry-points"]["foldlog.formats"]
-    (tmp_path / "my_bot.py").write_text(_blocks(page)[0])
+    (tmp_path / "my_bot.py").write_text(_blocks(page)[1])
     installed = tmp_path / "my_bot-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-bot\nVersion: 1.0\n")
@@ -125,7 +124,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
     assert imported.returncode == 0
     assert "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out" in imported.stderr
     exported = foldlog("export", "talk")
-    assert [json.loads(line) for line in exported.stdout.splitlines()] == records[:2], exported.stderr
+    assert [json.loads(line) for line in exported.stdout.splitlines()] == records, exported.stderr
     assert "my-bot" in foldlog("import", "talk.jsonl", "--format", "nonsense").stderr
 
 

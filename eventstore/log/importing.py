@@ -23,7 +23,6 @@ from foldlog.eventstore.events import (
     CondensationAction,
     DocumentChanges,
     Event,
-    Origin,
     Redaction,
     summary_id,
     summary_of,
@@ -65,9 +64,6 @@ _IDS = ("cause", "version", "summary_of", "forgotten_events_start_id", "forgotte
 """The fields of events that name another event."""
 _OF_OTHERS = ("redaction", "document_changes")
 """The kinds of events of which a source may know nothing."""
-
-_CHECK = slice(1, 5)
-"""The checksum in a packed record: see ``docs/STORED_BYTES.md``."""
 
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
@@ -326,14 +322,6 @@ def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[E
                 raise HistoryDiverged(writing.conversation, event_id, version, redacted=stored.id)
 
 
-def _is_packed_alike(stored: Origin, given: Origin) -> bool:
-    """Return whether two packed records have the same checksum. Their bytes may differ, because another version of zlib
-    or of foldlog packed one of them.
-    """
-    one, other = (rest[0] if isinstance(rest, list) and rest else rest for rest in (stored.rest, given.rest))
-    return isinstance(one, str) and isinstance(other, str) and one[_CHECK] == other[_CHECK] and len(one[_CHECK]) == 4
-
-
 def timed_as(stored: Event, given: Event) -> Event:
     """Return the given event with the time of the stored event, where only their times differ.
 
@@ -356,8 +344,6 @@ def say_the_same(stored: Event, given: Event) -> bool:
         return can_be_redacted(given) and without_content(replace(given, id=stored.id), stored.redacted) == stored
     if isinstance(stored, Redaction):
         return False
-    if stored.origin is not None and given.origin is not None and _is_packed_alike(stored.origin, given.origin):
-        given = replace(given, origin=replace(given.origin, rest=stored.origin.rest))
     one, other = encode(stored), encode(given)
     return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
 

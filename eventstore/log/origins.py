@@ -78,18 +78,19 @@ def source_key(format: str, source_id: Any) -> str | None:
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
-    """Return the events of a batch that a conversation does not have, each id once; the events of a record go with its
-    first. ``reading`` is None for a new conversation.
+    """Return the events of a batch that a conversation does not have, each id once; the events of a record without
+    ids of their own go with its first. ``reading`` is None for a new conversation.
 
     Raises ``NotIndexed``.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     taken = set() if reading is None else _recalled(reading, keys)
-    new, is_new, place = Unknown([], []), True, 0
+    new, is_new = Unknown([], []), True
     for encoded, key in zip(batch, keys, strict=True):
-        rest, place = encoded.event.origin and encoded.event.origin.rest, place + 1
-        if type(rest) is not int or rest != place or encoded is batch[0]:  # else of the record before
-            is_new, place = key is None or key not in taken, 0 if type(rest) is list else -len(batch)
+        origin = encoded.event.origin
+        is_of_record_before = origin is not None and type(origin.rest) is int
+        if key is not None or not is_of_record_before:
+            is_new = key is None or key not in taken
         if is_new:
             new.batch.append(encoded)
             new.keys.append(None if key in taken else key)

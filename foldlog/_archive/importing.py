@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from itertools import count, islice
+from itertools import count
 from os import path as os_path
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -267,6 +267,7 @@ class _OneSource:
         """Whether it is stored that all of the source is here."""
         self.unclear = list[ImportFinding]()
         """What the decoder says of records, where it counts them."""
+        self.unclear_count = 0
         self.gone = list[int]()
         """The numbers of the records that come in as what stays of them."""
         self.before = b""
@@ -322,7 +323,7 @@ class _OneSource:
         """Import a source of which nothing was found at this place."""
         reading = reading_of(self.found.path, self.found.reader)
         skeleton = _counting(self.found.format)
-        blocks = reading.blocks(lambda record, hashed: skeleton.add(record))
+        blocks = reading.blocks(self._adds_to(reading, skeleton))
         first = next(blocks, None)
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
@@ -535,12 +536,13 @@ class _OneSource:
         """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what stays of it."""
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         number = count(reading.records)
+        add_new = self._adds_to(reading, skeleton)
 
         def add(record: bytes, hashed: bytes) -> None:
             if hashed in forbidden:
                 record = skeleton.left_of(record)
             if next(number) >= skip:
-                skeleton.add(record)
+                add_new(record, hashed)
 
         for block in reading.blocks(add):
             if block.stop <= skip:
@@ -561,14 +563,12 @@ class _OneSource:
     ) -> None:
         """Append the blocks of a reading to a source."""
         self.key = source.conversation
-        begin = source.records
         blocks = self._blocks(reading, skeleton, source, skip)
         for group in _grouped(blocks):
             source = self._appended(source, group, skeleton, reading, first)
             first = lambda sources: None  # noqa: E731 - only once
         if not self.is_noted:
             self._note(source, reading)
-        self._find_unclear(skeleton, begin)
         self._make_fork(source)
 
     def _write_new(
@@ -613,7 +613,6 @@ class _OneSource:
             source = self._appended(source, more, skeleton, reading)
         if not self.is_noted:
             self._note(source, reading)
-        self._find_unclear(skeleton, alike)
         self._make_fork(source)
 
     def _make_fork(self, source: Source) -> None:
@@ -724,12 +723,22 @@ class _OneSource:
             told[FRAME] = frame if is_whole else Frame()
         return told
 
-    def _find_unclear(self, skeleton: Skeleton | DecodedRecords, start: int) -> None:
-        """Take notice of what a decoder says of the records from one on."""
-        found = skeleton.findings if isinstance(skeleton, DecodedRecords) else []
-        path = self.found.path
-        new = (ImportFinding(f"{path}, record {number}", problem) for number, problem in found if number >= start)
-        self.unclear = list(islice(new, FINDINGS_MAX))
+    def _adds_to(self, reading: Reading, skeleton: Skeleton | DecodedRecords) -> Callable[[bytes, bytes], None]:
+        """Return what counts the records of a reading, and takes notice of what the decoder says of them."""
+        if isinstance(skeleton, Skeleton):
+            add = skeleton.add
+            return lambda record, hashed: add(record)
+        decoded = skeleton
+
+        def add_decoded(record: bytes, hashed: bytes) -> None:
+            before = len(decoded.findings)
+            decoded.add(record)
+            for problem in decoded.findings[before:]:
+                self.unclear_count += 1
+                if len(self.unclear) < FINDINGS_MAX:
+                    self.unclear.append(ImportFinding(reading.place, problem))
+
+        return add_decoded
 
     def _note(self, source: Source, reading: Reading) -> None:
         """Note what is at this place now, its title, and what a document now holds between its records."""
@@ -808,7 +817,7 @@ class _OneSource:
             self.forked_at,
             waits=reading.waits,
             findings=(*self.found.findings, *reading.findings, *self.unclear),
-            findings_count=len(self.found.findings) + reading.findings_count + len(self.unclear),
+            findings_count=len(self.found.findings) + reading.findings_count + self.unclear_count,
             note=self.found.format.note,
         )
 

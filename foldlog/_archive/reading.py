@@ -39,8 +39,9 @@ def check_json(record: bytes, hashed: bytes) -> None:
 class Reading(Protocol):
     """One pass over a source. As far as it was iterated: ``records`` are how many records there are, ``taken`` the
     bytes, ``digest`` their hash, ``is_done`` whether its end was reached, ``findings`` what could not be read,
-    ``unread`` how many records come before each of these, ``waits`` whether its last line is not whole yet. At the end
-    of a document ``frame`` is what it has between its records.
+    ``unread`` how many records come before each of these, ``waits`` whether its last line is not whole yet, ``place``
+    where the record is that is taken at this moment. At the end of a document ``frame`` is what it has between its
+    records.
     """
 
     path: Path
@@ -55,6 +56,9 @@ class Reading(Protocol):
 
     @property
     def digest(self) -> bytes: ...
+
+    @property
+    def place(self) -> str: ...
 
     def blocks(self, add: Add) -> Iterator[Block]: ...
 
@@ -89,6 +93,10 @@ class LineReading(_Findings):
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
         self._is_packed, self._line = is_packed, 1
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
         """Return whether the file begins with these bytes. Then it is read on behind them, from this record on."""
@@ -159,7 +167,7 @@ class LineReading(_Findings):
                     if stop == len(data) and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
-                    self.find(f"{self.path}:{self._line}", _problem(error))
+                    self.find(self.place, _problem(error))
                 else:
                     begin = start + line.find(record)
                     places.extend((begin, begin + len(record)))
@@ -181,12 +189,14 @@ class WholeReading(_Findings):
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
         self._reader = reader
+        self.place = str(path)
 
     def blocks(self, add: Add) -> Iterator[Block]:
         document = self._reader if isinstance(self._reader, DocumentRecords) else None
         places = dict[int, tuple[int, int]]()
         records, size, first = list[bytes](), 0, self.records
         for located in self._reader:
+            self.place = located.place
             record = self._accepted(located, add)
             if record is None:
                 continue

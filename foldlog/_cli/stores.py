@@ -99,13 +99,13 @@ def _opened(url: str) -> Store:
         raise Refused(problem) from error
 
 
-def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) -> Store:
+def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
-    to do then. With ``only_read`` it cannot be changed, nor can a file without write permission.
+    to do then. A file without write permission is opened for reading.
     """
     path, db = path_of(db), as_url(db)
     location = parse_url(db)
-    mode = "ro" if only_read else "rw"
+    mode = "rw"
     if path is not None:
         if not os.path.exists(path):
             demo = f"; that of the demo is --db {DEMO_DB}" if os.path.exists(DEMO_DB) else ""

@@ -42,12 +42,10 @@ class DecodedRecords:
 
     def __init__(self, format: Format) -> None:
         self.format, self.events = format, list[Event]()
-        self.findings = list[tuple[int, str]]()
-        """What the decoder says of records, by their numbers among those that were counted."""
-        self._problems = list[str]()
-        self._decoder = decoder_of(format, findings=self._problems)
+        self.findings = list[str]()
+        """What the decoder says of records."""
+        self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
-        self._count = 0
 
     def add(self, record: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for one that is not JSON."""
@@ -60,10 +58,7 @@ class DecodedRecords:
         try:
             self.events += events_of(self._decoder, self.format, record)
         except NotAnEvent as error:
-            self._problems.append(str(error))
-        self.findings += ((self._count, problem) for problem in self._problems)
-        self._problems.clear()
-        self._count += 1
+            self.findings.append(str(error))
 
     @property
     def conversation(self) -> str | None:

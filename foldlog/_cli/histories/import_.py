@@ -81,14 +81,12 @@ def run(
     use: Annotated[
         bool, typer.Option("--use", help="Make the events at once, for programs that follow the store.")
     ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Import what was erased here, or stood before what was redacted.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Import a source that was erased here, too.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Keep histories of files and folders. Importing the same source again adds only new records.
+    """Import histories from files and folders. Importing the same source again adds only new records.
 
     The source is stored as it is, and its events are made at the first use of the conversation. A source that was
     written again becomes a fork at the first record that differs. A record that cannot be read is named, and all others

@@ -55,7 +55,8 @@ def run(
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Serve the pages of all conversations, with new events as they come. The server only reads.
+    """Serve the pages of all conversations, with new events as they come. The server writes only the events of an
+    import at its first use.
 
     Open the address that it prints: it has the token. Needs the extra 'web'.
 
@@ -75,7 +76,7 @@ def run(
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model, names = named_model(agent), allow_host or []
-    with open_existing(db, only_read=True) as store, _listening(host, port) as listener:
+    with open_existing(db) as store, _listening(host, port) as listener:
         port = listener.getsockname()[1]
         app = application(
             store,

@@ -33,11 +33,12 @@ def run(
 ) -> None:
     """Measure how fast Views of your own conversations open, now and in the past, compared with folding all events.
 
-    The Views are compared first: exit status 1 if one differs from the fold of its events. Nothing is written.
+    The Views are compared first: exit status 1 if one differs from the fold of its events. Only the events of
+    an import at its first use are written.
 
     Example: foldlog bench --rounds 9
     """
-    with open_existing(db, only_read=True) as store, terminal.working("measuring", "conversations") as update:
+    with open_existing(db) as store, terminal.working("measuring", "conversations") as update:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
             rows = heapq.nlargest(_LONGEST, listed(store), key=lambda row: row.version)

@@ -237,9 +237,9 @@ def test_a_damaged_line_is_a_finding_with_file_and_line(write):
         ":6: not JSON at character 3: Extra data",
         ":9: not UTF-8 at byte 7",
         ":10: nested deeper than 480 levels, the limit for one record",
-        ", record 1: expected an event object or an array of them, found an empty array",
-        ", record 3: expected an event object, found a number",
-        ", record 4: an event has a text under 'action' or 'observation', this object has neither",
+        ":4: expected an event object or an array of them, found an empty array",
+        ":7: expected an event object, found a number",
+        ":8: an event has a text under 'action' or 'observation', this object has neither",
     ]
 
 
