@@ -33,9 +33,11 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 
 def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
     """Return a conversation that an earlier transaction found, as it is now. Raises ``ConversationErased``, also where
-    another conversation has its id now.
+    another conversation has its id now; ``EventsNotMade`` unless it was found so.
     """
-    now = find_existing(database, reader, found.id)
+    now = begun(database.find(reader, found.id, pending=found.pending > 0))
+    if now is None:
+        raise ConversationNotFound(found.id)
     if now.key != found.key:
         not_erased(database.find_key(reader, found.key), now)
         raise ConversationNotFound(found.id)

@@ -574,7 +574,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def makes_pending(method: Method) -> Method:
     """Return a method that runs work in a transaction: where it meets a conversation whose events were not made yet, it
-    ends, has them made, and runs the work again.
+    ends, has them made, and runs the work again, or in the recorder that has them.
     """
 
     @wraps(method)
@@ -585,7 +585,9 @@ def makes_pending(method: Method) -> Method:
             except EventsNotMade as pending:
                 if self.on_pending is None:
                     raise
-                self.on_pending(pending)
+                instead = self.on_pending(pending)
+                if instead is not None:
+                    return getattr(instead, method.__name__)(*args, **options)
 
     return call  # type: ignore[return-value]
 
@@ -600,8 +602,10 @@ class Recorder(ABC):
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
     each writer has a transaction of its own.
     """
-    on_pending: Callable[[EventsNotMade], None] | None = None
-    """Makes the events that a transaction met as missing. The transaction has ended by then, and is run again."""
+    on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
+    """Makes the events that a transaction met as missing. The transaction has ended by then, and is run again: in the
+    recorder that this returns, where the events are not stored.
+    """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
 

@@ -1,7 +1,8 @@
 """What becomes of the source of an import: it is kept as it came, and its conversation is made at the first use.
 
 importing.py   append, fork or refuse what is found at a place; reading.py: read it in blocks
-projecting.py  make the events of the records, once; read a conversation without storing them
+projecting.py  make the events of the records, once
+unstored.py    make them in memory, where a store can only be read
 recording.py   records that a runtime hands over one by one
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export
@@ -15,16 +16,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from foldlog._archive.unstored import EventsInMemory
     from foldlog.eventstore import EventsNotMade, Store
+    from foldlog.eventstore.recorders.base import Recorder
 
 
 def makes_events(store: Store) -> Store:
-    """Return a store that makes the events of an imported conversation when a transaction first asks for them."""
+    """Return a store that makes the events of an imported conversation when a transaction first asks for them: in
+    memory, where it can only be read.
+    """
+    in_memory: EventsInMemory | None = None
 
-    def on_pending(pending: EventsNotMade) -> None:
+    def on_pending(pending: EventsNotMade) -> Recorder | None:
         from foldlog._archive.projecting import make_events  # most processes need no format
+        from foldlog._archive.unstored import EventsInMemory
 
-        make_events(store, pending.conversation)
+        nonlocal in_memory
+        if store.database.recorder.writable:
+            make_events(store, pending.conversation)
+            return None
+        in_memory = in_memory or EventsInMemory(store)
+        return in_memory.of(pending.conversation)
 
     store.database.recorder.on_pending = on_pending
     return store

@@ -32,16 +32,21 @@ class Records:
         """
         database = self._store.database
 
-        def read(reader: Reader) -> tuple[Source | None, dict[int, tuple[int, int]], set[int]]:
+        def made(reader: Reader) -> dict[int, tuple[int, int]]:
+            database.find(reader, self._conversation)  # its events are made now, maybe in memory alone
             sources = Sources(database, reader)
             source = source_of(sources, self._conversation)
-            if source is None:
-                return None, {}, set()
-            made = sources.made(source)
-            firsts = {first: (number, count) for number, (first, count) in made.items() if count}
-            return source, firsts, sources.all_redacted(source)
+            return {} if source is None else sources.made(source)
 
-        return database.recorder.query(read)
+        def stored(reader: Reader) -> tuple[Source | None, set[int]]:
+            sources = Sources(database, reader)
+            source = source_of(sources, self._conversation)
+            return source, set() if source is None else sources.all_redacted(source)
+
+        became = database.recorder.query(made)
+        source, redacted = database.recorder.query(stored)
+        firsts = {first: (number, count) for number, (first, count) in became.items() if count}
+        return source, firsts, redacted
 
     def count(self, event: Event) -> int:
         """Return how many events the record became that begins with this event; 0 where none begins."""

@@ -74,6 +74,11 @@ class MemoryRecorder(Recorder):
         outside(self._uuid, _NAME)
         return super().transact_all(works)
 
+    def set_next_key(self, key: int) -> None:
+        """Give this key to the next conversation that begins, for a copy of one in another store."""
+        with self._lock:
+            self._open().execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,))
+
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._transaction.forget()  # also where SQLite has rolled it back itself
         connection.rollback()

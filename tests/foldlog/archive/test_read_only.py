@@ -1,0 +1,105 @@
+"""A conversation without events is shown from a store that can only be read as it will be once it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog._archive import makes_events
+from foldlog._reports.stats import collect_stats
+from foldlog._search import search
+from foldlog.eventstore import KeyRing, Store, StoreUnusable, open_store
+from foldlog.projections import Views
+from tests.foldlog.archive.imports import imported
+from tests.foldlog.records import CORPUS
+
+KEYS = KeyRing(["11" * 32])
+Open = Callable[[str], Store]
+
+
+@pytest.fixture(
+    params=[("sqlite", None), ("sqlite", KEYS), ("postgresql", None), ("postgresql", KEYS)],
+    ids=["sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"],
+)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store, in a mode."""
+    database, keys = request.param
+    on_server = database == "postgresql"
+    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/s.db?patience_s=10"
+    stores: list[Store] = []
+
+    def opened(mode: str) -> Store:
+        stores.append(makes_events(open_store(f"{url}&mode={mode}", keys=keys)))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        store.close()
+
+
+def session(folder: Path, lines: int | None = None) -> Path:
+    """Lines of a real form, in a file; some of the first, or all."""
+    path = folder / "session.jsonl"
+    path.write_bytes(b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:lines]))
+    return path
+
+
+def shown(store: Store, name: str) -> dict[str, Any]:
+    """What commands that only read show of a conversation."""
+    histories = foldlog.Histories(store)
+    history, views = histories[name], Views(store)
+    return {
+        "events": [*store.events(name)],
+        "page": [*store.events(name, 3, 9)],
+        "backwards": [*store.events(name, reverse=True)],
+        "version": store.version(name),
+        "view": [view.events for view in (history.view(), views.at(name, 5), history.at(9))],
+        "again": [event.id for event in history.view().events],
+        "why": history.why(3),
+        "export": [*history.export()],
+        "openai": [*history.export("openai-chat")],
+        "attributes": history.attributes(),
+        "tools": collect_stats(store, [name], views=views).document().tools,
+        "found": sorted((hit.id, hit.snippet) for hit in search(store, "mars").hits),
+    }
+
+
+def test_it_is_shown_as_it_will_be(opened: Open, tmp_path: Path) -> None:
+    writing, reading = opened("rwc"), opened("ro")
+    name = imported(writing, session(tmp_path)).conversation
+    first, again = shown(reading, name), shown(reading, name)
+    assert writing.conversation(name, pending=True).pending > 0
+    assert first == again == shown(writing, name)
+    assert writing.conversation(name, pending=True).pending == 0
+    assert shown(reading, name) == first
+    with pytest.raises(StoreUnusable, match="for reading only"):
+        reading.append(name, (), expected_version=0)
+
+
+def test_what_it_has_grown_by_is_shown_too(opened: Open, tmp_path: Path) -> None:
+    writing, reading = opened("rwc"), opened("ro")
+    name = imported(writing, session(tmp_path, 12)).conversation
+    before = shown(reading, name)
+    imported(writing, session(tmp_path, 18))
+    then = shown(reading, name)
+    assert then["events"][: before["version"]] == before["events"]
+    assert len(then["events"]) > len(before["events"])
+    assert shown(writing, name) == then
+    imported(writing, session(tmp_path))
+    assert writing.conversation(name, pending=True).pending > 0
+    grown = shown(reading, name)
+    assert len(grown["events"]) > len(then["events"])
+    assert grown == shown(writing, name)
+
+
+def test_more_are_shown_than_are_in_memory_at_once(opened: Open, tmp_path: Path) -> None:
+    writing, reading = opened("rwc"), opened("ro")
+    path = session(tmp_path)
+    names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]
+    logs = [reading.events(name) for name in names]
+    read = [next(log) for log in logs]
+    assert [[one, *log] for one, log in zip(read, logs, strict=True)] == [[*writing.events(name)] for name in names]
