@@ -331,7 +331,7 @@ def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(fo
             f"{10 * calls}{mark}",
             cost,
         )
-        with open_existing("foldlog.db", only_read=True) as store:
+        with open_existing("foldlog.db") as store:
             with closing(ServedConversations(store)) as served:
                 while not served.complete:
                     served.list()
@@ -406,13 +406,13 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     told = foldlog("stats").out
     assert re.search(r"in all +7 +\$0.7500\+\n", told)
     assert "+ at least: " in told
-    with open_existing("foldlog.db", only_read=True) as store:
+    with open_existing("foldlog.db") as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.history("partly").models
         assert [(one.day, one.model, one.calls, one.cost) for one in models] == [("", "m", 1, 20.0), ("", "x", 1, None)]
         assert pages.history("silent").models == ()
     prices = Prices(Path("p.json"))
-    with open_existing("foldlog.db", only_read=True) as store, serving(store, prices=prices) as served:
+    with open_existing("foldlog.db") as store, serving(store, prices=prices) as served:
         assert fleet(served).spent.cost == 40.75
         costs = {one.conversation: one.spent.cost for one in served.list().conversations}
         known = {"told": 0.75, "priced": 20.0, "partly": 20.0}
@@ -474,7 +474,7 @@ def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
             assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
             assert told["tools"] == {"run": {"calls": errors, "errors": errors, "unmarked": 0}}
             assert told["condensations"] == {"digest": to_builtins(digest)}
-    with open_existing("foldlog.db", only_read=True) as store, serving(store) as served:
+    with open_existing("foldlog.db") as store, serving(store) as served:
         told = fleet(served)
         assert (told.events, told.condensations, told.tokens_saved) == (13, 2, digest.tokens_saved)
         saved = {one.reason: one.tokens_saved for one in told.reasons}
