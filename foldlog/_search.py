@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -100,7 +100,9 @@ def search(
         read += 1
         found = list[Hit]()
         try:
-            found.extend(_Conversation(store, row, stop, unread).hits(wanted))
+            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(wanted.words):
+                if (hit := wanted.hit(row.id, event, recorded_at)) is not None:
+                    found.append(hit)
         except ConversationErased:
             continue
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
@@ -110,6 +112,20 @@ def search(
                 raise
         hits += sorted(found, key=lambda hit: -hit.id)
     return Searched(tuple(hits[:most]), read, len(places), tuple(unread))
+
+
+def events_with(
+    store: Store, conversation: str, words: Words, unread: list[str], text: Callable[[Event], str] = text_of
+) -> list[Event]:
+    """Return the events of one conversation with the words in their ``text``, oldest first. What cannot be read is
+    added to ``unread``. Raises ``ConversationNotFound`` and ``ConversationErased``. Cost: its stored bytes.
+    """
+    found = dict[int, Event]()
+    for row, stop in _places(store, conversation, unread):
+        for _, event in _Conversation(store, row, stop, unread).candidates(words):
+            if has_content(event) and words.stand_in(" ".join(text(event).split())):
+                found[event.id] = event
+    return [found[event_id] for event_id in sorted(found)]
 
 
 def _places(store: Store, conversation: str | None, unread: list[str]) -> list[tuple[ConversationRow, int | None]]:
@@ -145,24 +161,44 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
         return rows
 
 
-class _Wanted:
-    """What an event must have: all the terms, and what was chosen beside them. A term begins a word."""
+class Words:
+    """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
 
-    def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
+    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there is no word.
+    """
+
+    def __init__(self, words: str, *, every: bool = True) -> None:
         terms = [(quoted or word).rstrip("*").strip() for quoted, _, word in _TERM.findall(check_text("words", words))]
-        terms = [term for term in terms if any(map(str.isalnum, term))]
+        terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
         if not terms:
             raise InvalidArgument(f"there is no word to search for in {words!r}")
-        each = [r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms]
-        self._patterns = [re.compile(rf"(?<!\w){term}", re.IGNORECASE) for term in each]
-        self._needles = [needle for term in terms for needle in _needles(term)]
+        expressions = [r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms]
+        self._every = all if every else any
+        self.patterns = [re.compile(rf"(?<!\w){expression}", re.IGNORECASE) for expression in expressions]
+        self._needles = [[*_needles(term)] for term in terms]
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Return whether bytes in lower case have what every way to write the words has."""
+        return self._every(all(needle in data for needle in needles) for needles in self._needles)
+
+    def places_in(self, text: str) -> list[int]:
+        """Return where each of the words that the text has stands first."""
+        found = (pattern.search(text) for pattern in self.patterns)
+        return [match.start() for match in found if match is not None]
+
+    def stand_in(self, text: str) -> bool:
+        """Return whether a text has the words."""
+        return self._every(pattern.search(text) for pattern in self.patterns)
+
+
+class _Wanted:
+    """What an event must have: all the words, and what was chosen beside them."""
+
+    def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
+        self.words = Words(words)
         self._kinds = narrowed(kind_words(kinds))
         self._since = None if since is None else check_time("since", since)
         self._until = None if until is None else check_time("until", until)
-
-    def may_be_in(self, data: bytes) -> bool:
-        """Return whether bytes in lower case have what all the terms have in common with them."""
-        return all(needle in data for needle in self._needles)
 
     def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
         """Return an event as a hit, if it has all that is wanted."""
@@ -174,7 +210,7 @@ class _Wanted:
         if self._until is not None and (at is None or at >= self._until):
             return None
         text = " ".join(text_of(event).split())
-        if not all(pattern.search(text) for pattern in self._patterns):
+        if not self.words.stand_in(text):
             return None
         snippet, highlights = self._snippet(text)
         told = told_at(event, recorded_at)
@@ -182,12 +218,11 @@ class _Wanted:
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the part of a text around the first word that was found, and where the words are in it."""
-        first = min(found.start() for pattern in self._patterns if (found := pattern.search(text)))
-        start = max(0, first - _BEFORE)
+        start = max(0, min(self.words.places_in(text)) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""
-        spans = (found.span() for pattern in self._patterns for found in pattern.finditer(part))
+        spans = (found.span() for pattern in self.words.patterns for found in pattern.finditer(part))
         shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
         return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(_apart(shifted))
 
@@ -225,66 +260,65 @@ class _Conversation:
         self._source, self._made, version = store.database.recorder.query(read)
         self._version = version if stop is None else min(stop, version)
 
-    def hits(self, wanted: _Wanted) -> Iterator[Hit]:
-        """Yield the hits, in no order. Cost: its blocks, and the events that no record became."""
+    def candidates(self, words: Words) -> Iterator[tuple[datetime, Event]]:
+        """Yield the events whose stored bytes may have the words, with their times of recording, in no order. Cost: its
+        blocks, and the events that no record became.
+        """
         if self._source is not None:
-            yield from self._in_records(self._source, wanted)
+            yield from self._in_records(self._source, words)
         start = self._row.parent_version or 0
         for first, count in sorted(place for place in self._made.values() if place[0] >= start):
             if first > start:
-                yield from self._in_events(start, first, wanted)
+                yield from self._in_events(start, first, words)
             start = max(start, first + count)
-        yield from self._in_events(start, self._version, wanted)
+        yield from self._in_events(start, self._version, words)
 
-    def _in_records(self, source: Source, wanted: _Wanted) -> Iterator[Hit]:
+    def _in_records(self, source: Source, words: Words) -> Iterator[tuple[datetime, Event]]:
         from foldlog.eventstore.sources.reading import blocks_of
 
         pending = list[int]()
         for block in blocks_of(self._store.database, source, source.from_record):
-            if not wanted.may_be_in(block.raw.lower()):
+            if not words.may_be_in(block.raw.lower()):
                 continue
             for number, record in enumerate(block.records(), block.first):
-                if number < source.from_record or not wanted.may_be_in(record.lower()):
+                if number < source.from_record or not words.may_be_in(record.lower()):
                     continue
                 if number >= source.made:
                     pending.append(number)
                 elif number in self._made:
                     first, count = self._made[number]
-                    yield from self._of(wanted, first, min(first + count, self._version))
+                    yield from self._events(first, min(first + count, self._version))
         if pending and self._stop is None:
-            yield from self._of_pending(source, wanted, frozenset(pending))
+            yield from self._pending_events(source, frozenset(pending))
 
-    def _of(self, wanted: _Wanted, start: int, stop: int) -> Iterator[Hit]:
-        for recorded_at, event in sound(self._store, self._row.id, start, stop, self._unread):
-            if (hit := wanted.hit(self._row.id, event, recorded_at)) is not None:
-                yield hit
+    def _events(self, start: int, stop: int) -> Iterator[tuple[datetime, Event]]:
+        return sound(self._store, self._row.id, start, stop, self._unread)
 
-    def _of_pending(self, source: Source, wanted: _Wanted, numbers: frozenset[int]) -> Iterator[Hit]:
-        """Yield hits among records without events, which are decoded in memory: with the ids that they will have."""
+    def _pending_events(self, source: Source, numbers: frozenset[int]) -> Iterator[tuple[datetime, Event]]:
+        """Yield events of records that are not made yet, decoded in memory: with the ids that they will have."""
         from foldlog._archive.projecting import decoded
 
         version = self._store.conversation(self._row.id, pending=True).version
         for number, events in decoded(self._store, source, self._made, source.made, version, []):
-            for event in events if number in numbers else ():
-                if (hit := wanted.hit(self._row.id, event, self._row.created_at)) is not None:
-                    yield hit
+            if number in numbers:
+                yield from ((self._row.created_at, event) for event in events)
 
-    def _in_events(self, start: int, stop: int, wanted: _Wanted) -> Iterator[Hit]:
-        """Yield hits among events that no record became."""
+    def _in_events(self, start: int, stop: int, words: Words) -> Iterator[tuple[datetime, Event]]:
+        """Yield candidates among events that no record became."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
 
             def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
-                return [row for row in reading.rows(first, end, end - first) if wanted.may_be_in(row.body.lower())]
+                return [row for row in reading.rows(first, end, end - first) if words.may_be_in(row.body.lower())]
 
             try:
                 found = self._store.query(name, rows)
             except (CorruptEvent, StoreDamaged):
-                yield from self._of(wanted, start, end)  # around the damage
+                yield from self._events(start, end)  # around the damage
             else:
                 for row in found:
-                    yield from self._of(wanted, row.id, row.id + 1)
+                    yield from self._events(row.id, row.id + 1)
             start = end
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
+from foldlog._search import Words, events_with
 from foldlog._values import parsed, texts_in
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,
     Event,
+    InvalidArgument,
     Observation,
     Store,
     SystemMessage,
@@ -23,12 +26,15 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import Dialect, Views, contains, intervals_kept
 from foldlog.projections.messages.turns import checked
-from foldlog.projections.units import WaitingCalls
 
 TOKENS_LEAST, TOKENS = 300, 2_000
 _SHOWN_MOST, _NAMED_MOST = 8, 10
 _LENGTH_LEAST, _LENGTH_GOOD = 40, 480
 _LENGTHS_TRIED = 512
+_ANSWERED_WITHIN = 200
+"""A call without a cause in its result is looked for among this many events before it, or after it for its result."""
+_OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
+"""The names that runtimes and programs give this tool, and the tools of ``foldlog mcp``."""
 
 _DESCRIPTION = (
     "Read earlier events of this conversation that are no longer shown to you, such as the result of a call, a message "
@@ -57,8 +63,9 @@ class RecallTool:
     """The tool ``recall(query | ids | path)`` over one conversation: ``History.recall_tool`` makes it.
 
     Offer ``schema()`` to the model, and answer its call with ``history.append_tool_result(call, tool(call))``. An SDK
-    that makes tools of functions takes ``tool.recall``. Events that were taken back or redacted, system prompts and
-    earlier results of this tool are not found.
+    that makes tools of functions takes ``tool.recall``. Words are searched for as ``Histories.search`` does; files in
+    base64 are found by their ids. Events that were taken back or redacted, system prompts and earlier results of this
+    tool and of ``foldlog mcp`` are not found.
     """
 
     name = "recall"
@@ -108,81 +115,80 @@ class RecallTool:
         """
         if bool(query.strip()) + bool(ids) + bool(path.strip()) != 1:
             return "recall takes one of query, ids and path"
+        unread = list[str]()
         try:
             if ids:
                 return self._by_ids(list(dict.fromkeys(ids)))
-            found = self._by_path(path.strip()) if path.strip() else self._by_words(query)
-        except ConversationNotFound:
+            found = self._by_path(path.strip(), unread) if path.strip() else self._by_words(query, unread)
+        except (ConversationNotFound, InvalidArgument):  # there is no event, or no word to search for
             found = []
-        if not found:
-            return "no event of this conversation has that"
-        return self._fitted(found, f"{len(found)} events found" if len(found) > 1 else "one event found")
+        note = f"{len(found)} events found" if len(found) > 1 else "one event found"
+        note = note if found else "no event of this conversation has that"
+        if unread:
+            note += f"; {len(unread)} could not be read"
+        return self._fitted(found, note) if found else note
 
     def _by_ids(self, ids: Sequence[int]) -> str:
         version = self._store.conversation(self._id).version
-        kept = self._kept(version)
         found: dict[int, _Found] = {}
         for event_id in ids:
             one = self._store.events(self._id, event_id, event_id + 1) if 0 <= event_id < version else ()
-            event = next((each for each in one if _is_told(each) and contains(kept, each.id)), None)
-            of = event.cause if isinstance(event, Observation) else None
-            calls = () if of is None else self._store.events(self._id, of, of + 1)
-            if event is not None and not any(map(self._is_own, (event, *calls))):
+            for event in self._readable(one):
                 found[event_id] = _Found(event, _text(event), 0)
-        unknown = [each for each in ids if each not in found]
+        unknown = [event_id for event_id in ids if event_id not in found]
         missed = f"not to be read: {', '.join(map(str, unknown[:_NAMED_MOST]))}" if unknown else ""
         return self._fitted([*found.values()], missed) if found else missed
 
-    def _by_words(self, query: str) -> list[_Found]:
+    def _by_words(self, query: str, unread: list[str]) -> list[_Found]:
         """Return the events with words of the query: those with most of them first, of these forgotten ones, of these
         the newest.
         """
-        words = list(dict.fromkeys(query.casefold().split()))
+        words = Words(query, every=False)
         in_view = {event.id for event in self._views.current(self._id)}
         ranked = []
-        for event, _ in self._with_calls():
+        for event in self._readable(events_with(self._store, self._id, words, unread, _text)):
             text = _text(event)
-            folded = text.casefold()
-            has = [word for word in words if word in folded]
-            if has:
-                place = min(folded.index(word) for word in has)
-                place = bisect_left(range(len(text)), place, key=lambda end: len(text[:end].casefold()))
-                ranked.append(((len(has), event.id not in in_view, event.id), _Found(event, text, place)))
-        return [found for _, found in sorted(ranked, key=lambda each: each[0], reverse=True)]
+            if places := words.places_in(text):
+                rank = len(places), event.id not in in_view, event.id
+                ranked.append((rank, _Found(event, text, min(places))))
+        return [found for _, found in sorted(ranked, key=lambda ranked_one: ranked_one[0], reverse=True)]
 
-    def _by_path(self, path: str) -> list[_Found]:
-        """Return the calls that name this file, the newest first, each before its result."""
+    def _by_path(self, path: str, unread: list[str]) -> list[_Found]:
+        """Return the calls that name this file, the newest first, each before its result. The results of more calls
+        than are shown are not looked for.
+        """
         named = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
-        calls: dict[int, Action] = {}
-        results: dict[int | None, Event] = {}
-        for event, call_id in self._with_calls():
-            if isinstance(event, Action) and any(map(named, texts_in(parsed(event.arguments)))):
-                calls[event.id] = event
-            results[call_id] = event
-        pairs = ((calls[of], results.get(of)) for of in reversed(calls))
-        return [_Found(event, _text(event), 0) for pair in pairs for event in pair if event is not None]
+        with_words = self._readable(events_with(self._store, self._id, Words(f'"{path}"'), unread, _text))
+        calls = [e for e in with_words if isinstance(e, Action) and any(map(named, texts_in(parsed(e.arguments))))]
+        found = list[Event]()
+        for call in reversed(calls):
+            found.append(call)
+            if len(found) <= _SHOWN_MOST:
+                found += self._readable(self._result_of(call))
+        return [_Found(event, _text(event), 0) for event in found]
 
-    def _with_calls(self) -> Iterator[tuple[Event, int | None]]:
-        """Yield the events that the tool may show, in order, each result with the id of the call that it answers."""
-        version = self._store.conversation(self._id).version
-        kept = self._kept(version)
-        waiting, own = WaitingCalls(), set[int | None]()
-        for event in self._store.events(self._id, 0, version):
-            if not contains(kept, event.id):
-                continue
-            call_id = None
-            if isinstance(event, Action):
-                waiting.add(event, event.id)
-                if self._is_own(event):
-                    own.add(event.id)
-            elif isinstance(event, Observation):
-                answered = waiting.take(event)
-                call_id = event.cause if answered is None else answered
-            if _is_told(event) and own.isdisjoint((event.id, call_id)):
-                yield event, call_id
+    def _readable(self, events: Iterable[Event]) -> list[Event]:
+        """Return the events that the tool may show: what a model was shown and was not taken back, without its own."""
+        kept = self._kept(self._store.conversation(self._id).version)
+        shown = (event for event in events if _is_told(event) and contains(kept, event.id))
+        return [event for event in shown if not self._is_own(event)]
 
     def _is_own(self, event: Event) -> bool:
-        return isinstance(event, Action) and event.tool == self.name and event.source == "agent"
+        """Return whether an event is a call of a tool that reads the past, or the result of such a call."""
+        call = self._call_of(event) if isinstance(event, Observation) else event
+        return isinstance(call, Action) and call.source == "agent" and bool(_OWN_NAME.fullmatch(call.tool))
+
+    def _call_of(self, result: Observation) -> Event | None:
+        if result.cause is not None:
+            return next(iter(self._store.events(self._id, result.cause, result.cause + 1)), None)
+        before = self._store.events(self._id, max(0, result.id - _ANSWERED_WITHIN), result.id, reverse=True)
+        return next((event for event in before if isinstance(event, Action) and event.call_id == result.call_id), None)
+
+    def _result_of(self, call: Action) -> list[Event]:
+        later = self._store.events(self._id, call.id + 1, call.id + 1 + _ANSWERED_WITHIN)
+        results = (event for event in later if isinstance(event, Observation))
+        own = (event for event in results if event.cause == call.id or (event.cause is None and _answers(event, call)))
+        return [*islice(own, 1)]
 
     def _kept(self, version: int) -> Any:
         return self._store.query(
@@ -211,6 +217,10 @@ class RecallTool:
             if fitting and (lengths[fitting - 1] >= min(longest, _LENGTH_GOOD) or count == 1):
                 return told(count, lengths[fitting - 1])
         return told(0, 0)
+
+
+def _answers(result: Observation, call: Action) -> bool:
+    return call.call_id is not None and result.call_id == call.call_id
 
 
 def _is_told(event: Event) -> bool:

@@ -100,7 +100,9 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
     for event_id, kind in enumerate([*parts, "arguments"], first):
         assert text in tool.recall(ids=[event_id]), kind
     found = tool.recall("dépôt\\notes")
-    assert found.startswith(f"{len(parts) + 1} events found")
+    in_base64 = {"document in base64", "file of bytes", "file of a URL"}
+    assert in_base64 < parts.keys(), "no search of the store looks into these"
+    assert found.startswith(f"{len(parts) + 1 - len(in_base64)} events found")
     assert "[search_result]\nT\nhttps://x" in tool.recall(ids=[first + 2])
 
 
@@ -195,6 +197,18 @@ def test_sdks_can_make_a_tool_of_the_function(history):
         True,
         True,
     )
+
+
+def test_results_of_the_tools_of_foldlog_mcp_are_not_found_again(history):
+    for tool in ("mcp__foldlog__recall", "mcp__plugin_foldlog_foldlog__why", "foldlog-dropped", "recalling"):
+        call(history, tool, f"unique_word from {tool}")
+    assert ids_in(history.recall_tool().recall("unique_word")) == [history.version() - 1]
+
+
+def test_a_word_is_found_at_the_beginning_of_words_and_a_phrase_in_quotes(history):
+    recall = history.recall_tool().recall
+    assert (ids_in(recall("ord")), ids_in(recall("der"))) == ([3, 2, 6, 1], [])
+    assert (ids_in(recall('"order is"')), ids_in(recall("?"))) == ([3], [])
 
 
 def test_a_conversation_without_events_has_nothing(history):
