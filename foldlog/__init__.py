@@ -18,7 +18,7 @@ Events         Message, Action, Observation, SystemMessage, Annotation, Retracti
                CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
                with its position; from_openai makes events of a model's reply. Content is text or parts of a message.
                ExpectedVersion is a version or ANY_VERSION; DELETED removes a document
-Views          View (the events that the model is shown), Difference, Why, Lifetimes
+Views          View (the events that the model is shown), Difference, Why, Fact, Dropped, Lifetimes
 Forgetting     Condenser, Condensation, AgentModel, LLM, LLMConfig (its limits), request_condensation_tool,
                RecallTool, is_context_window_error
 Effects        effect (mark a tool), Effect (what is known of a call), Lease
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
+    from foldlog._history.facts import Fact as Fact
     from foldlog._history.histories import ChosenCondenser as ChosenCondenser
     from foldlog._history.histories import Histories as Histories
     from foldlog._history.histories import open as open
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from foldlog._maintenance import UnequalConversation as UnequalConversation
     from foldlog._maintenance import Vacuumed as Vacuumed
     from foldlog._maintenance import Verdict as Verdict
+    from foldlog._reports.dropped import Dropped as Dropped
     from foldlog._reports.stats import Stats as Stats
     from foldlog._search import Hit as Hit
     from foldlog.condensers import LLM as LLM
@@ -164,6 +166,8 @@ _NAMES = {
         "BackedUp Maintenance Moved Published RedactionReceipt Rekeyed UnequalConversation Vacuumed Verdict"
     ),
     "foldlog._search": "Hit",
+    "foldlog._reports.dropped": "Dropped",
+    "foldlog._history.facts": "Fact",
     "foldlog._reports.stats": "Stats",
     "foldlog._history.recall": "RecallTool",
     "foldlog._history.lease": "Lease LeaseTaken",

@@ -442,6 +442,8 @@ class AsyncHistory:
     document = _method(SyncHistory.document)
     documents = _method(SyncHistory.documents)
     why = _method(SyncHistory.why)
+    fact = _method(SyncHistory.fact)
+    dropped = _method(SyncHistory.dropped)
     difference = _method(SyncHistory.difference)
     stats = _method(SyncHistory.stats)
     lifetimes = _method(SyncHistory.lifetimes)

@@ -314,9 +314,44 @@ class SummaryLineDocument(Document, frozen=True):
     line: str
 
 
+class DroppedTermDocument(Document, frozen=True):
+    """A term that no shown event has after a condensation: the last of the dropped events that had it, and the first
+    later event in which the agent wrote it again.
+    """
+
+    term: str
+    event: int
+    needed_in: int | None
+
+
+class DroppedDocument(Document, frozen=True, kw_only=True):
+    """What a condensation took out of the View: ``events`` by id, their estimated ``tokens``, and terms that no shown
+    event has after it.
+    """
+
+    condensation: int
+    events: tuple[int, ...]
+    tokens: int
+    terms: tuple[DroppedTermDocument, ...]
+
+
+class FactDocument(Document, frozen=True, kw_only=True):
+    """Whether words are known, that is in an event or a summary that a model is sent. See ``foldlog.Fact``."""
+
+    words: str
+    is_known: bool
+    known_by: tuple[int, ...]
+    events: tuple[int, ...]
+    others: tuple[int, ...]
+    unknown_from: int | None
+    by: int | None
+    reason: str
+
+
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
-    which event ``by`` hid it.
+    which event ``by`` hid it. ``dropped`` are its terms that no shown event had then. For words, ``fact`` says whether
+    they are known, and the event is one that has them.
     """
 
     event: int
@@ -331,6 +366,8 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     summary: SummaryDocument | None
     stands_in: SummaryDocument | None
     lines: tuple[SummaryLineDocument, ...]
+    dropped: tuple[DroppedTermDocument, ...]
+    fact: FactDocument | None = None
 
 
 class SummarizedDocument(Document, frozen=True, kw_only=True):
@@ -342,13 +379,16 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog diff ID A B``: the events that entered a View and left it."""
+    """``foldlog diff ID A B``: the events that entered a View and left it, and what the condensations between
+    dropped.
+    """
 
     before: int
     after: int
     entered: tuple[int, ...]
     left: tuple[int, ...]
     summarized: tuple[SummarizedDocument, ...]
+    dropped: tuple[DroppedDocument, ...]
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
@@ -597,7 +637,7 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a token that is new,
-    and for a repeated one, of ``priced``.
+    and for a repeated one, of ``priced``. ``dropped`` is what the recorded condensations dropped.
     """
 
     counted_as: str | None
@@ -607,6 +647,7 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     curve: tuple[CurvePointDocument, ...]
     verdict: tuple[str, ...]
     strategies: tuple[StrategyFiguresDocument, ...]
+    dropped: tuple[DroppedDocument, ...]
 
 
 class ParameterDocument(Document, frozen=True, kw_only=True):

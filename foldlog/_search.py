@@ -115,7 +115,7 @@ def search(
 
 
 def events_with(
-    store: Store, conversation: str, words: Words, unread: list[str], text: Callable[[Event], str] = text_of
+    store: Store, conversation: str, words: SearchTerms, unread: list[str], text: Callable[[Event], str] = text_of
 ) -> list[Event]:
     """Return the events of one conversation with the words in their ``text``, oldest first. What cannot be read is
     added to ``unread``. Raises ``ConversationNotFound`` and ``ConversationErased``. Cost: its stored bytes.
@@ -161,7 +161,7 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
         return rows
 
 
-class Words:
+class SearchTerms:
     """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
 
     With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there is no word.
@@ -195,7 +195,7 @@ class _Wanted:
     """What an event must have: all the words, and what was chosen beside them."""
 
     def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
-        self.words = Words(words)
+        self.words = SearchTerms(words)
         self._kinds = narrowed(kind_words(kinds))
         self._since = None if since is None else check_time("since", since)
         self._until = None if until is None else check_time("until", until)
@@ -260,7 +260,7 @@ class _Conversation:
         self._source, self._made, version = store.database.recorder.query(read)
         self._version = version if stop is None else min(stop, version)
 
-    def candidates(self, words: Words) -> Iterator[tuple[datetime, Event]]:
+    def candidates(self, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
         """Yield the events whose stored bytes may have the words, with their times of recording, in no order. Cost: its
         blocks, and the events that no record became.
         """
@@ -273,7 +273,7 @@ class _Conversation:
             start = max(start, first + count)
         yield from self._in_events(start, self._version, words)
 
-    def _in_records(self, source: Source, words: Words) -> Iterator[tuple[datetime, Event]]:
+    def _in_records(self, source: Source, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
         from foldlog.eventstore.sources.reading import blocks_of
 
         pending = list[int]()
@@ -303,7 +303,7 @@ class _Conversation:
             if number in numbers:
                 yield from ((self._row.created_at, event) for event in events)
 
-    def _in_events(self, start: int, stop: int, words: Words) -> Iterator[tuple[datetime, Event]]:
+    def _in_events(self, start: int, stop: int, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
         """Yield candidates among events that no record became."""
         name = self._row.id
         while start < stop:

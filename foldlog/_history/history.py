@@ -59,9 +59,11 @@ from foldlog.projections import (
 if TYPE_CHECKING:
     from foldlog._archive.recording import Recorder
     from foldlog._archive.stored import Records
+    from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease
     from foldlog._history.recall import RecallTool
+    from foldlog._reports.dropped import Dropped
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
@@ -823,6 +825,31 @@ class History:
             return why_sent(self._store, self._views, self.id, event_id, at if at is None else check_whole("at", at, 0))
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
+
+    def fact(self, words: str, at: int | None = None) -> Fact:
+        """Return whether the agent knows some words, now or at a version: by which event or summary that a model is
+        sent; or since when it does not, what forgot them, and whether the summary has them.
+
+        Words are searched for as ``Histories.search`` does: all of them, in one event. Raises ``InvalidArgument`` where
+        there is no word, ``ConversationNotFound``, and what ``at`` raises. Cost: the View, and the stored bytes.
+        """
+        from foldlog._history.facts import fact
+
+        return fact(self._store, self._views, self.id, words, at if at is None else check_whole("at", at, 0))
+
+    def dropped(self, condensation: int | None = None) -> Dropped | None:
+        """Return what a condensation took out of the View: events, their estimated tokens, the terms that no shown
+        event has any more, and which of these the agent wrote again later, with the event.
+
+        Without an id it is the newest condensation; None if there is none. Raises ``InvalidArgument`` for the id of
+        another event. Cost: two Views, and the events after the condensation.
+        """
+        from foldlog._reports.dropped import dropped_by
+
+        try:
+            return dropped_by(self._store, self._views, self.id, condensation)
+        except ConversationNotFound:
+            return None
 
     def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from foldlog._search import Words, events_with
+from foldlog._search import SearchTerms, events_with
 from foldlog._values import parsed, texts_in
 from foldlog.eventstore import (
     Action,
@@ -44,7 +44,10 @@ _DESCRIPTION = (
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "description": "Words to search for; the events with most of them come first."},
+        "query": {
+            "type": "string",
+            "description": "Words to search for; the events with most of them come first.",
+        },
         "ids": {"type": "array", "items": {"type": "integer"}, "description": "Ids of events to read."},
         "path": {"type": "string", "description": "A file: the calls that named it, with their results."},
     },
@@ -143,7 +146,7 @@ class RecallTool:
         """Return the events with words of the query: those with most of them first, of these forgotten ones, of these
         the newest.
         """
-        words = Words(query, every=False)
+        words = SearchTerms(query, every=False)
         in_view = {event.id for event in self._views.current(self._id)}
         ranked = []
         for event in self._readable(events_with(self._store, self._id, words, unread, _text)):
@@ -158,7 +161,7 @@ class RecallTool:
         than are shown are not looked for.
         """
         named = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
-        with_words = self._readable(events_with(self._store, self._id, Words(f'"{path}"'), unread, _text))
+        with_words = self._readable(events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread, _text))
         calls = [e for e in with_words if isinstance(e, Action) and any(map(named, texts_in(parsed(e.arguments))))]
         found = list[Event]()
         for call in reversed(calls):

@@ -1,7 +1,7 @@
 """Events in words, for people who look through a history, and as JSON for programs.
 
 gist         an event in one line
-reasons      why something was forgotten
+reasons      why something was forgotten; dropped: what a condensation dropped
 event_json   an event as JSON
 times        when events happened
 texts        all words of an event, for full-text indexes

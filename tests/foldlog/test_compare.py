@@ -119,7 +119,9 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
     assert "as recorded loses 1 message of the user and 2 other events" in out
     assert "; what its own model cost is not recorded." in " ".join(foldlog("compare", "c1").out.split())
     assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
-    assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in foldlog("compare", "c1").out
+    out = " ".join(foldlog("compare", "c1").out.split())
+    assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in out
+    assert "as recorded, condensation 61 dropped 2 events of ≈" in out
 
 
 def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(foldlog, work, monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from foldlog._copies import noted
 from foldlog._documents import ComparisonDocument, CurvePointDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
+from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import cost_words, count
 from foldlog.eventstore import CondensationAction, Store, install_command
 from foldlog.projections import View, Views, contains, intervals_kept
@@ -74,6 +75,7 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
+    from foldlog._reports.dropped import dropped_document, dropped_in
     from foldlog._reports.prices import Prices
 
     table = Prices(prices)
@@ -96,6 +98,7 @@ def run(
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
+        dropped = [*map(dropped_document, dropped_in(store, Views(store), conversation, 0, version))]
         found = [] if curve is None else _curve(store, conversation, version, counter)
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
@@ -116,8 +119,9 @@ def run(
         curve=tuple(found),
         verdict=tuple(verdict),
         strategies=tuple(rows),
+        dropped=tuple(dropped),
     )
-    terminal.answer(document, lambda: _show(conversation, version, model, counter, rows, verdict))
+    terminal.answer(document, lambda: _show(document, model, counter))
     if html is not None and not as_json:
         terminal.say(f"The Views over time: {html}")
     if curve is not None and not as_json:
@@ -316,18 +320,11 @@ _ALWAYS = {
 """Rows that are shown even if no strategy has a value."""
 
 
-def _show(
-    conversation: str,
-    version: int,
-    model: LLM | None,
-    counter: LLM | None,
-    rows: list[StrategyFiguresDocument],
-    verdict: list[str],
-) -> None:
-    name = terminal.typed_id(conversation)
+def _show(document: ComparisonDocument, model: LLM | None, counter: LLM | None) -> None:
+    name, rows = terminal.typed_id(document.conversation), document.strategies
     calls = count(rows[0].turns, "call")
-    terminal.say((f"{name}: {count(version, 'event')}, {calls} of the agent's model", "bold"), wraps=True)
-    for line in verdict:
+    terminal.say((f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold"), wraps=True)
+    for line in document.verdict:
         terminal.say(line, wraps=True)
     terminal.say()
     names = (row.strategy for row in rows)
@@ -336,6 +333,8 @@ def _show(
     for row in rows:
         if row.missing:
             terminal.say(f"{row.strategy} did not show {_missing(row)}", wraps=True)
+    for found in document.dropped:
+        terminal.say(f"{_RECORDED}, {dropped_words(found)}", wraps=True)
     if counter is None:
         terminal.say(f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True)
         return
@@ -347,7 +346,7 @@ def _show(
         terminal.say(f"An agent counts its limits so only with {counted_so}.", wraps=True)
 
 
-def figure_rows(rows: list[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
+def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
     """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``counter``
     tokens are estimated.
     """

@@ -21,6 +21,7 @@ from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import (
     DifferenceDocument,
     DivergenceDocument,
+    DroppedDocument,
     LineDocument,
     RunDocument,
     RunsDocument,
@@ -28,6 +29,8 @@ from foldlog._documents import (
     SummarizedDocument,
     SummaryDocument,
 )
+from foldlog._reports.dropped import dropped_document, dropped_in
+from foldlog._words.dropped import dropped_words
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, spent_words, tokens_words
 from foldlog._words.reasons import because, requests_before
@@ -104,17 +107,20 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
 def _versions(conversation: str, before: int, after: int, db: str) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        difference = Views(store).difference(conversation, before, after)
+        views = Views(store)
+        difference = views.difference(conversation, before, after)
+        dropped = [*map(dropped_document, dropped_in(store, views, conversation, before, after))]
         by = [one.condensation.id for one in difference.summarized]
         requests = {one: requests_before(store, conversation, one) for one in by}
-    show = partial(_show, conversation, difference, requests)
-    terminal.answer(_document(conversation, difference), show)
+    show = partial(_show, conversation, difference, requests, dropped)
+    terminal.answer(_document(conversation, difference, dropped), show)
 
 
-def _document(conversation: str, difference: Difference) -> DifferenceDocument:
+def _document(conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]) -> DifferenceDocument:
     return DifferenceDocument.of(
         difference,
         conversation=conversation,
+        dropped=tuple(dropped),
         entered=_ids(difference.entered),
         left=_ids(difference.left),
         summarized=tuple(
@@ -132,7 +138,12 @@ def _ids(events: Sequence[Event]) -> tuple[int, ...]:
     return tuple(event.id for event in events)
 
 
-def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequence[CondensationRequest]]) -> None:
+def _show(
+    conversation: str,
+    difference: Difference,
+    requests: Mapping[int, Sequence[CondensationRequest]],
+    dropped: Sequence[DroppedDocument],
+) -> None:
     name = terminal.typed_id(conversation)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
@@ -147,6 +158,8 @@ def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequ
         said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
         terminal.say((said, "dim"), wraps=True)
         terminal.print_summary(one.summary.content, 8)
+    for found in dropped:
+        terminal.say((dropped_words(found), "dim"), wraps=True)
 
 
 # -- two conversations with a common past ------------------------------------------------------------------------------

@@ -15,22 +15,30 @@ from foldlog._cli.hints import command, completed
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import RequestDocument, SummaryDocument, SummaryLineDocument, WhyDocument
+from foldlog._documents import (
+    DroppedTermDocument,
+    FactDocument,
+    RequestDocument,
+    SummaryDocument,
+    SummaryLineDocument,
+    WhyDocument,
+)
+from foldlog._history.facts import Fact, fact
+from foldlog._reports.dropped import dropped_by, term_document
+from foldlog._reports.needed import event_terms
 from foldlog._reports.own_ids import in_own_ids
+from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
 from foldlog.condensers.sent import why_sent
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store, is_structural
-from foldlog.projections import Views, Why, contains, intervals_kept
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
+from foldlog.projections import Views, Why
 
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
 _BEFORE = 30
 """Characters that are shown before the words that were found."""
-_NAMED = 5
-"""Events with the words that a note names."""
-
 _ID = re.compile(r"-?[0-9]+")
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 """A line of a digest, and the id of its event."""
@@ -55,44 +63,55 @@ def run(
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
 
-    Words mean the first event with them, retracted ones last. The id of a summary is minus (2 + the id of its
-    condensation): -262 is the summary of condensation 260.
+    Of words it says whether the agent knows them: by which event or summary that a model is sent, or what forgot them.
+    The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
 
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event, at)
-        answer = why_sent(store, Views(store), conversation, event_id, at)
+        views = Views(store)
+        found = None if _ID.fullmatch(event) else _fact(store, views, conversation, event, at)
+        event_id = int(event) if found is None else _telling(found)
+        answer = why_sent(store, views, conversation, event_id, at)
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
-    document = _document(conversation, answer, requests)
-    words = "" if _ID.fullmatch(event) else " ".join(event.casefold().split())
-    terminal.answer(document, lambda: _show(conversation, answer, requests, words))
+        dropped = _dropped(store, views, conversation, answer)
+    document = _document(conversation, answer, requests, dropped, found)
+    terminal.answer(document, lambda: _show(document, answer, requests))
 
 
-def _with_words(store: Store, conversation: str, words: str, at: int | None) -> int:
-    """Return the id of the first event before a version that has these words in this order. Events that are shown come
-    before events that are not, and retracted events last. A note names the other events with the words.
-    """
-    wanted = " ".join(words.casefold().split())
-    if not wanted or words.startswith("-"):
+def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
+    if words.startswith("-"):
         raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
-    events = (event for event in store.events(conversation, stop=at) if not is_structural(event))
-    with_words = [event for event in events if wanted in " ".join(text_of(event).casefold().split())]
-    not_retracted = store.query(conversation, lambda read: intervals_kept(read.structural_events(), read.version))
-    with_words.sort(key=lambda event: (not contains(not_retracted, event.id), not event.shown))
-    found = [event.id for event in with_words]
-    if not found:
+    found = fact(store, views, conversation, words, at)
+    if not found.events and not found.others:
         raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
-    if len(found) > 1:
-        others = f"{', '.join(map(str, found[1:_NAMED]))}{', …' if len(found) > _NAMED else ''}"
-        terminal.note(f"{count(len(found), 'event')} have these words; this is one of them, others are {others}")
-    return found[0]
+    return found
 
 
-def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> WhyDocument:
+def _telling(found: Fact) -> int:
+    """Return the event that tells most of a fact: the first by which it is known, else the last that had it."""
+    return (found.known_by or found.events[::-1] or found.others[::-1])[0]
+
+
+def _dropped(store: Store, views: Views, conversation: str, answer: Why) -> tuple[DroppedTermDocument, ...]:
+    """Return the terms of a forgotten event that no event had that the View showed when it was forgotten."""
+    if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
+        return ()
+    of_event, found = event_terms(answer.event), dropped_by(store, views, conversation, answer.by.id)
+    return tuple(term_document(each) for each in found.terms if each.term in of_event) if found else ()
+
+
+def _document(
+    conversation: str,
+    answer: Why,
+    requests: Sequence[CondensationRequest],
+    dropped: tuple[DroppedTermDocument, ...],
+    found: Fact | None,
+) -> WhyDocument:
+    by = None if found is None else found.by
     return WhyDocument.of(
         answer,
         conversation=conversation,
@@ -102,6 +121,8 @@ def _document(conversation: str, answer: Why, requests: Sequence[CondensationReq
         summary=_summary(answer.summary),
         stands_in=_summary(answer.stands_in),
         lines=tuple(_lines(answer)),
+        dropped=dropped,
+        fact=None if found is None else FactDocument.of(found, by=None if by is None else by.id),
     )
 
 
@@ -128,7 +149,11 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     return f"{answer.reason}, {why}" if why else answer.reason
 
 
-def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest], words: str) -> None:
+def _show(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+    conversation, found = document.conversation, document.fact
+    words = "" if found is None else " ".join(found.words.casefold().split())
+    if found is not None:
+        terminal.say((terminal.printable(found.reason), "bold"), wraps=True)
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = completed(_reason(answer, requests))
     terminal.say((answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
@@ -146,6 +171,10 @@ def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest
         _show_summary("what replaces it now{}:", answer.stands_in, conversation)
     for line in _lines(answer) if answer.stands_in else ():
         terminal.say("what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True)
+    if document.dropped:
+        gone = f"{count(len(document.dropped), 'term')} of it stood nowhere in the View then"
+        needed = needed_words(document.dropped)
+        terminal.say((f"{gone}; the agent needed {needed}" if needed else gone, "dim"), wraps=True)
 
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:

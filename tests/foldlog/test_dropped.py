@@ -1,0 +1,192 @@
+"""What a condensation dropped, and whether a fact is known: beside a naive look at the Views."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldlog
+from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, Retraction
+from foldlog import open as foldlog_open
+from foldlog._reports.dropped import dropped
+from foldlog._reports.needed import event_terms, event_texts
+from foldlog.projections import View, begins_reply
+from tests.beside import SAMPLES, needs_samples
+from tests.how_many import examples
+
+NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "words"]
+
+
+def naive(events, condensation):
+    """Compare the Views before and after a condensation, each folded from the log; look into texts for each term."""
+    before, after = (View.from_events(events[:stop]) for stop in (condensation.id, condensation.id + 1))
+    ids = {event.id for event in after}
+    gone = [event for event in before if event.id not in ids]
+    text = "\n".join(text for event in after for text in event_texts(event))
+    lost = {}
+    for event in gone:
+        for term in event_terms(event):
+            if term not in text:
+                lost[term] = max(event.id, lost.get(term, event.id))
+    again = {}
+    for event in events[condensation.id + 1 :]:
+        if event.shown and begins_reply(event):
+            for term in event_terms(event) & lost.keys():
+                again.setdefault(term, event.id)
+    return [event.id for event in gone], sorted((event, term, again.get(term)) for term, event in lost.items())
+
+
+def found(dropped):
+    return [*dropped.ids], [(each.event, each.term, each.needed_in) for each in dropped.terms]
+
+
+@st.composite
+def logs(draw):
+    """Messages with names in them, condensations of what is shown with and without a summary that has some of them."""
+    events = []
+    for number in range(draw(st.integers(2, 30))):
+        words = " ".join(draw(st.lists(st.sampled_from(NAMES), max_size=3)))
+        shown = [event.id for event in View.from_events(events)]
+        if len(shown) > 1 and draw(st.integers(0, 4)) == 0:
+            gone = tuple(draw(st.sets(st.sampled_from(shown), min_size=1)))
+            summary = draw(st.sampled_from([None, words or "nothing"]))
+            offset = None if summary is None else 0
+            events.append(
+                CondensationAction(id=number, forgotten_event_ids=gone, summary=summary, summary_offset=offset)
+            )
+        else:
+            events.append(Message(id=number, source=draw(st.sampled_from(["user", "agent"])), content=words or "hm"))
+    return events
+
+
+@examples(100)
+@given(logs())
+def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
+    for event in events:
+        if isinstance(event, CondensationAction):
+            before, after = (View.from_events(events[:stop]) for stop in (event.id, event.id + 1))
+            assert found(dropped(event, before, after, events[event.id + 1 :])) == naive(events, event)
+
+
+@examples(60)
+@given(logs(), st.sampled_from(NAMES))
+def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
+    def has(version):
+        texts = (text for event in View.from_events(events[:version]) for text in event_texts(event))
+        return any(word in text for text in texts)
+
+    known = [has(version) for version in range(len(events) + 1)]
+    gaps = [at for at in range(1, len(known)) if known[at - 1] and not known[at]]
+    with foldlog.open("memory:") as histories:
+        histories["c"].append(events)
+        fact = histories["c"].fact(word)
+        assert fact.is_known == known[-1]
+        assert (fact.unknown_from, fact.by and fact.by.id) == ((gaps[-1], gaps[-1] - 1) if gaps else (None, None))
+
+
+@pytest.fixture
+def history():
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content="begin"), Action(tool="read", arguments={"path": "src/a.py"})])
+        history.append(Observation(tool="read", cause=1, content="MAX_SIZE is 4711002"))
+        history.append(CondensationAction(forgotten_event_ids=(1, 2), summary="read src/a.py", summary_offset=1))
+        history.append(Message(source="agent", content="what was MAX_SIZE?"))
+        yield history
+
+
+def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
+    dropped = history.dropped()
+    assert (dropped.condensation.id, dropped.ids, dropped.summary.content) == (3, (1, 2), "read src/a.py")
+    assert [(each.term, each.event, each.needed_in) for each in dropped.terms] == [
+        ("4711002", 2, None),
+        ("MAX_SIZE", 2, 4),
+    ]
+    assert [each.term for each in dropped.needed] == ["MAX_SIZE"]
+    assert dropped.tokens > 0
+    assert history.dropped(3) == dropped
+    assert repr(dropped) == "<Dropped by condensation 3: 2 events, 2 terms, 1 needed again>"
+    with pytest.raises(foldlog.InvalidArgument, match="has no condensation 2; 'foldlog log ID --kind condensation'"):
+        history.dropped(2)
+
+
+def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history):
+    history.append(CondensationRequest(reason="too long"))
+    history.append(CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"}))
+    assert history.dropped().condensation.id == 3
+    history.append(Retraction(version=3))
+    assert history.dropped() is None
+    assert history.dropped(3).ids == (1, 2), "what it dropped when it was made"
+
+
+def test_a_history_without_events_dropped_nothing(history):
+    with foldlog.open("memory:") as histories:
+        assert histories["new"].dropped() is None
+
+
+def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):
+    for words, at, known_by, reason in (
+        ("src/a.py", None, (-5,), "'src/a.py' is known, by the summary of condensation 3"),
+        (
+            "4711002",
+            None,
+            (),
+            "it was known until version 3, condensation 3 forgot it; its summary does not contain it",
+        ),
+        ("4711002", 3, (2,), "'4711002' is known, by event 2"),
+        ("max_size", None, (4,), "by event 4; before that it was known until version 3, condensation 3 forgot it"),
+        ("nowhere", None, (), "no event that was ever shown has 'nowhere'"),
+        ("MAX_SIZE", 2, (), "no event that was ever shown has 'MAX_SIZE'"),
+    ):
+        fact = history.fact(words, at)
+        assert (fact.known_by, reason in fact.reason) == (known_by, True), fact
+
+
+def test_what_is_not_sent_is_not_known(history):
+    history.append(Action(tool="read", arguments={"path": "left_open.py"}))
+    fact = history.fact("left_open.py")
+    assert (fact.is_known, "but no model is sent that" in fact.reason) == (False, True)
+
+
+def test_diff_and_why_say_what_was_dropped(foldlog, history):
+    with foldlog_open("foldlog.db") as histories:
+        histories["c"].append(list(history.events()))
+    (document,) = foldlog("diff", "c", 2, 5, "--json").document["dropped"]
+    assert (document["condensation"], document["events"], len(document["terms"])) == (3, [1, 2], 2)
+    assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(foldlog("diff", "c", 2, 5).out.split())
+    why = foldlog("why", "c", 2)
+    assert "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE" in why.out
+    assert foldlog("why", "c", 1, "--json").document["dropped"] == [], "its summary has the name of the file"
+    known = foldlog("why", "c", "MAX_SIZE", "--json").document
+    assert (known["event"], known["fact"]["known_by"], known["fact"]["unknown_from"], known["fact"]["by"]) == (
+        4,
+        [4],
+        4,
+        3,
+    )
+
+
+CONDENSED = [
+    "codex_rollout/*compaction_codex*",
+    "openhands_v1/*2fede959*",
+    "claude_code/entire_53ea1606*",
+    "openhands_v1/*0535c419*",
+]
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    "pattern", [*CONDENSED[:2], *(pytest.param(one, marks=pytest.mark.long) for one in CONDENSED[2:])]
+)
+def test_what_real_condensations_dropped_is_what_a_naive_comparison_finds(pattern):
+    checked = 0
+    with foldlog.open("memory:") as histories:
+        (path,) = SAMPLES.glob(pattern)
+        (history,) = histories.import_(path, findings=lambda told: None)
+        events = [*history.events()]
+        for event in events:
+            if isinstance(event, CondensationAction):
+                checked += 1
+                assert found(history.dropped(event.id)) == naive(events, event)
+    assert checked
