@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
 _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
-def statements(dialect: str) -> Mapping[str, str]:
-    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces."""
+def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
+    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces; ``instead``
+    are parts in the place of others.
+    """
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))  # one at the end of a part would hide what follows its place
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
-    parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
+    parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}
     named = ((name, sql) for what, name, sql in blocks if what == "name")
     return {name: re.sub(r"{\w+}", lambda place: parts.get(place[0], place[0]), sql) for name, sql in named}
+
+
+def commands(script: str) -> Sequence[str]:
+    """Return the commands of a script one by one: Citus takes no more at a time."""
+    return [command.strip() for command in _COMMAND.findall(_COMMENT.sub("", script))]
 
 
 @cache

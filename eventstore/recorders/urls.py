@@ -22,7 +22,7 @@ _SQLITE_OPTIONS = {
     "patience_s": None,
 }
 _POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {
-    "pooler": ("none", "transaction"), "schema": None, "connections_max": None,
+    "pooler": ("none", "transaction", "prepared"), "schema": None, "connections_max": None,
     "partitions": ("1", "2", "4", "8", "16", "32"),
 }  # fmt: skip
 _NUMBERS = ("connections_max", "patience_s")

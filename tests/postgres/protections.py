@@ -107,15 +107,10 @@ PROTECTIONS = {
     ),
     "pooled": Protection(
         "nothing is written in an epoch that has ended, also behind a pooler",
-        "eventstore:PostgresRecorder.__init__",
+        "eventstore:PostgresRecorder._statements_here",
         Instead(
-            "timeline",
-            """self._statements = {
-    name: statement.replace("{timeline}", "timeline")
-    .replace("{schema}", quoted)
-    .encode()
-    for name, statement in statements("postgresql").items()
-}""",
+            "timeline schema",
+            'changed = {"{here}": "{schema}.here()", "{timeline}": "timeline"}',
         ),
         f"{_POSITIONS} -k behind_a_pooler",
     ),

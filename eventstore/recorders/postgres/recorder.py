@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg import conninfo, sql
+from psycopg import conninfo
 
 from foldlog._observed import tell, waits
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
@@ -28,6 +28,8 @@ from foldlog.eventstore.recorders.statements import statements
 
 T = TypeVar("T")
 
+CONNECTIONS_MAX: Final = 32
+"""The default; each one is made when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
@@ -79,21 +81,18 @@ class PostgresRecorder(Recorder):
         self.writable = mode != "ro"
         self.schema = schema = options.get("schema", "foldlog")
         self._durable = durable
-        self._prepared = options.get("pooler") != "transaction"
-        self._connections_max = int(options.get("connections_max", 16))
+        pooler = options.get("pooler", "none")
+        self._prepared = pooler != "transaction"
+        self._keeps_its_server = pooler == "none"
+        self._is_on_citus = False
+        self._connections_max = int(options.get("connections_max", CONNECTIONS_MAX))
         self._patience_s = float(options.get("patience_s", PATIENCE_S))
         self._parameters = _parameters(dsn, writable=self.writable)
-        if self._prepared:
+        if self._keeps_its_server:
             settings = f"{_SETTINGS} -c lock_timeout={int(self._patience_s * _LOCK_SHARE * 1_000)}"
             self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
         self._server = _name(self._parameters, schema)
-        quoted = sql.Identifier(schema).as_string(None)
-        self._statements = {
-            name: statement.replace("{timeline}", "timeline" if self._prepared else "{schema}.timeline()")
-            .replace("{schema}", quoted)
-            .encode()
-            for name, statement in statements("postgresql").items()
-        }
+        self._statements = self._statements_here()
         self._open_pool()
         _recorders.add(self)
         self._prepare(mode == "rwc", options.get("partitions"))
@@ -228,8 +227,20 @@ class PostgresRecorder(Recorder):
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, waiting, outcome())
 
+    def _statements_here(self) -> dict[str, bytes]:
+        changed = {"{here}": "cluster", "{timeline}": "timeline"}
+        if self._is_on_citus or not self._keeps_its_server:
+            changed = {"{here}": "{schema}.here()", "{timeline}": "{schema}.timeline()"}
+        named = statements("postgresql", {"first_place": "0"} if self._is_on_citus else {})
+        for place, words in changed.items():
+            named = {name: statement.replace(place, words) for name, statement in named.items()}
+        return {name: setup.in_schema(self.schema, statement) for name, statement in named.items()}
+
     def _connect(self) -> Wire:
-        connection = self._new_connection()
+        return self._greeted(self._new_connection())
+
+    def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
+        """Return a connection whose server can keep the promises; another one where it was made for another kind."""
         with self._translated():
             try:
                 wire = Wire(
@@ -237,22 +248,37 @@ class PostgresRecorder(Recorder):
                     self._statements,
                     server=self._server,
                     prepared=self._prepared,
+                    keeps_its_server=self._keeps_its_server,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
-                setup.greet(wire, connection.info, self.schema, writable=self.writable, durable=self._durable)
-                return wire
+                is_on_citus = setup.greet(
+                    wire, connection.info, self.schema, writable=self.writable, durable=self._durable
+                )
             except BaseException:
                 connection.close()
                 raise
+        if is_on_citus == self._is_on_citus:
+            return wire
+        wire.close()
+        self._is_on_citus = is_on_citus
+        if self._keeps_its_server:  # Citus plans a statement for its parameters, which say where its rows are
+            self._parameters["options"] += " -c plan_cache_mode=auto"
+        self._statements = self._statements_here()
+        return self._connect()
 
     def _prepare(self, create: bool, partitions: str | None) -> None:
         waiting, told = pauses(self._patience_s), False
         while True:
             try:
-                with self._plain_connection() as connection:
-                    setup.prepare(connection, self.schema, partitions, create=create, writable=self.writable)
-                with self._pool.wire():
-                    return  # its server was greeted
+                connection = self._new_connection()
+                try:
+                    with self._translated():
+                        setup.prepare(connection, self.schema, partitions, create=create, writable=self.writable)
+                except BaseException:
+                    connection.close()
+                    raise
+                self._pool.add(self._greeted(connection))
+                return
             except (ConnectionLost, TryAgain) as error:
                 if not told:  # who mistyped the address should not think for a minute that all is well
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
@@ -262,7 +288,13 @@ class PostgresRecorder(Recorder):
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
         wire.abandon()
         return PostgresTransaction(
-            wire, self.schema, durable=self._durable, at_once=at_once, reserve=self._reserve, may_assume=may_assume
+            wire,
+            self.schema,
+            durable=self._durable,
+            at_once=at_once,
+            reserve=self._reserve,
+            may_assume=may_assume and not self._is_on_citus,
+            is_numbered_first=self._is_on_citus,
         )
 
     def _reserve(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from psycopg import sql
 
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
-from foldlog.eventstore.recorders.statements import migrations
+from foldlog.eventstore.recorders.statements import commands, migrations
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
@@ -30,7 +31,13 @@ def prepare(
     made; ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
     """
     newest = max(migrations("postgresql"))
-    found = _schema_version(connection, schema, partitions)
+    try:
+        facts = _facts(connection, schema)
+    except psycopg.errors.ProgrammingError:  # there is no such table, or this role may not read it
+        facts = {}
+    if "schema" not in facts:
+        facts = _facts_of_store(connection, schema)
+    found = _version(facts, schema, partitions)
     if found < newest and writable and (found > 0 or create):
         try:
             with connection.transaction():
@@ -39,7 +46,8 @@ def prepare(
                 connection.execute("SET LOCAL synchronous_commit TO local")
                 digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),))
-                _migrate(connection, schema, _schema_version(connection, schema, partitions), partitions or "1")
+                facts = _facts_of_store(connection, schema)
+                _migrate(connection, schema, _version(facts, schema, partitions), partitions or "1")
             found = newest
         except psycopg.errors.InsufficientPrivilege:
             if found == 0:
@@ -57,9 +65,9 @@ def prepare(
         )
 
 
-def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bool, durable: bool) -> None:
+def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bool, durable: bool) -> bool:
     """Check the server of a new connection: its settings must keep the promises, and its epoch must be right. Begin an
-    epoch where it was restored or promoted.
+    epoch where it was restored or promoted. Return whether the server belongs to Citus.
 
     Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
     writing and the server is a standby, ``StoreUnusable`` if this role may not begin an epoch.
@@ -68,7 +76,7 @@ def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bo
     found = wire.rows(wire.ask()[-1])
     if not found:
         raise StoreDamaged(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
-    [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_elsewhere, is_later, owner)] = found
+    [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_on_citus, is_elsewhere, is_later)] = found
     if version < _SERVER_VERSION_MIN:
         raise StoreUnavailable(
             f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later", kind="away"
@@ -92,12 +100,16 @@ def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bo
         try:
             _begin_epoch(wire)
         except StoreUnusable as error:
+            wire.leave("rollback")
+            wire.queue("owner")
+            [(owner,)] = wire.rows(wire.ask()[-1])
             raise StoreUnusable(
                 f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
                 f"({error}); {_as_owner(as_text(owner), info, schema)}, then start this again",
                 kind="refused",
             ) from error
     wire.idle_in_transaction_s = idle_s
+    return bool(is_on_citus)
 
 
 def _begin_epoch(wire: Wire) -> None:
@@ -126,16 +138,26 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: st
     )
 
 
-def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions: str | None) -> int:
-    """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
+def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    return dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
+
+
+def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    """Return the facts of a store; none where the schema has no tables. Raises ``StoreUnusable`` for other tables."""
     found = connection.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     if not found:
-        return 0
+        return {}
     if not {"store", "epoch", "conversations", "events"} <= {name for (name,) in found}:
         raise StoreUnusable(
             f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)", kind="foreign"
         )
-    facts = dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
+    return _facts(connection, schema)
+
+
+def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
+    """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
+    if not facts:
+        return 0
     newest, version, oldest = max(migrations("postgresql")), int(facts["schema"]), int(facts["readable_by"])
     if oldest > newest:
         raise StoreUnusable(
@@ -155,11 +177,17 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
 def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, partitions: str) -> None:
     if found == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    storage = _storage(connection)
     for number, script in migrations("postgresql").items():
         if number <= found:
             continue
-        connection.execute(_in(schema, script, partitions))
+        for command in commands(script):
+            connection.execute(_in(schema, command, partitions, storage))
         if number == 1:
+            # A function in an UPDATE would be called on the server of this connection, not on that of the table.
+            identity = "SELECT {schema}.here(), {schema}.timeline() FROM {schema}.epoch"
+            [here] = connection.execute(_in(schema, identity)).fetchall()
+            connection.execute(_in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here)
             connection.execute(
                 _in(schema, "INSERT INTO {schema}.store VALUES ('uuid', %s), ('schema', '0'), ('readable_by', '1')"),
                 (new_store_uuid(),),
@@ -167,8 +195,28 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, parti
         connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
 
 
-def _in(schema: str, query: str, partitions: str = "1") -> bytes:
+def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """Return how this server can be asked to store values as they are, and to compress them with lz4, in the words of
+    CREATE TABLE: Citus cannot alter that later. An older server, or one that was built without lz4, uses pglz.
+    """
+    query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
+        FROM pg_settings WHERE name = 'default_toast_compression'"""
+    [(has_external, has_lz4)] = connection.execute(query).fetchall()
+    return {
+        "{external}": "STORAGE EXTERNAL" if has_external else "",
+        "{lz4}": "COMPRESSION lz4" if has_lz4 else "",
+    }
+
+
+def _in(schema: str, query: str, partitions: str = "1", storage: Mapping[str, str] = {}) -> bytes:
     unique, by_conversation = ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
     query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
-    query = query.replace("{partitions}", partitions).replace("{schema}", sql.Identifier(schema).as_string(None))
-    return query.encode()
+    for place, words in storage.items():
+        query = query.replace(place, words)
+    return in_schema(schema, query.replace("{partitions}", partitions))
+
+
+def in_schema(schema: str, query: str) -> bytes:
+    """Return a statement with the name of its schema."""
+    query = query.replace("{schema_name}", sql.Literal(schema).as_string(None))
+    return query.replace("{schema}", sql.Identifier(schema).as_string(None)).encode()

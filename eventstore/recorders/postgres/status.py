@@ -95,7 +95,7 @@ def vacuum(
     connection.add_notice_handler(keep)
     try:
         marks = connection.execute(statements["marks_of_bytes"]).fetchall()
-        [(now,)] = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchall()
+        [(now,)] = connection.execute(statements["next_transaction"]).fetchall()
         tables = [name for (name,) in connection.execute(statements["tables"])]
         notices.clear()
         connection.execute(f"VACUUM (VERBOSE) {', '.join(tables)}".encode())

@@ -86,7 +86,7 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
         text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
     fault: Failure
     if "unsupported startup parameter" in text or "prepared statement" in text:
-        text += " (through a pooler, the URL needs pooler=transaction)"
+        text += " (through a pooler, the URL needs pooler=prepared, or pooler=transaction)"
     if state == _BROKEN and _is_refusal(text):
         fault = StoreUnavailable(text, kind="denied")
     elif state.startswith(_LOST):
@@ -109,8 +109,8 @@ class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
     ``statements`` are the statements that may be queued, by name. ``prepared=False`` sends each one with its text, for
-    poolers that give every transaction another server connection. ``reply_timeout_s`` is how long to wait for a silent
-    server.
+    poolers that give every transaction another server connection and know nothing of prepared statements.
+    ``reply_timeout_s`` is how long to wait for a silent server.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class Wire:
         *,
         server: str,
         prepared: bool,
+        keeps_its_server: bool,
         reply_timeout_s: float,
     ) -> None:
         self._connection = connection  # keeps the libpq connection alive
@@ -128,7 +129,7 @@ class Wire:
         self._statements = statements
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
-        self.keeps_its_server = prepared
+        self.keeps_its_server = keeps_its_server
         """Whether it is the same server connection for as long as it is open; behind a pooler it is not."""
         self.is_confirmed = False
         """Whether a standby has confirmed everything that this connection may show to a follower."""
@@ -338,6 +339,11 @@ class Pool:
                     place.wire.close()
                 self._end(place)
                 raise
+
+    def add(self, wire: Wire) -> None:
+        """Take a connection that was made elsewhere."""
+        with self._mutex:
+            self._idle.append(wire)
 
     def forget_idle(self) -> None:
         """Close all connections that are not in use: one connection was found broken, so these may be broken too."""

@@ -26,18 +26,29 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     writer anyway; with the lock it need not start again. Transactions on different conversations never wait for one
     another.
 
+    With ``is_numbered_first`` the server that inserts rows may be another one than counts: rows are sent with positions.
+
     With ``may_assume`` the transaction takes an expected conversation for the present one, and an idempotency key for
     new. The server checks both in the same round trip, before it writes. If an assumption is wrong, the transaction
     fails, ``assumes`` still holds, and all its results are invalid.
     """
 
     def __init__(
-        self, wire: Wire, schema: str, *, durable: bool, at_once: bool, reserve: Callable[[], int], may_assume: bool
+        self,
+        wire: Wire,
+        schema: str,
+        *,
+        durable: bool,
+        at_once: bool,
+        reserve: Callable[[], int],
+        may_assume: bool,
+        is_numbered_first: bool,
     ) -> None:
         OpenTransaction.__init__(self, wire, schema, durable=durable, at_once=at_once)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
         self._may_assume = may_assume
+        self._is_numbered_first = is_numbered_first
         self._locked: set[int] = set()
         """Keys of conversations that no other writer changes before this transaction ends."""
 
@@ -158,7 +169,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         if newest is not None and self._positions.precede(newest):
             raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
 
-    def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+    def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
+        first = self._numbered().of(0) if self._is_numbered_first else 0
+        positions = [None if place is None else first + place for place in places]
         placed = [(*row, position) for row, position in zip(rows, positions, strict=True)]
         if len(placed) == 1:
             self._write("insert_event", key, *placed[0])
@@ -166,7 +179,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._write("insert_events", key, *map(array, OF_ROW, zip(*placed, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
-        self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, positions[-1])
+        self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
         """Lock a conversation by its state at the time of the lock: a staged one may have been published before. Return

@@ -5,13 +5,16 @@
 SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
        current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off',
        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
-       e.cluster != (SELECT system_identifier FROM pg_control_system())
+       current_setting('citus.shard_count', true) IS NOT NULL,
+       e.cluster != {schema}.here()
            OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
                        (SELECT max(first_position) >> 20 FROM {schema}.publications))
                >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch,
-       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline),
-       (SELECT convert_to(pg_get_userbyid(relowner)::text, 'UTF8') FROM pg_class WHERE oid = e.tableoid)
+       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
 FROM {schema}.epoch e
+
+-- name: owner
+SELECT convert_to(tableowner::text, 'UTF8') FROM pg_tables WHERE schemaname = {schema_name} LIMIT 1
 
 -- name: commit_locally
 SET LOCAL synchronous_commit TO local
@@ -37,13 +40,13 @@ COMMIT
 -- name: rollback
 ROLLBACK
 
--- {timeline} is that of the epoch where each connection was greeted, and behind a pooler, where it may lead to another server
--- since, that of the server. Where they differ, nobody writes before an epoch was begun. What is no number is a line for
--- those who read the server's log.
+-- {here} and {timeline} are those of the epoch where each connection was greeted; and those of the server behind a pooler and on
+-- Citus, where the same connection may lead to another server since. Where they differ, nobody writes before an epoch was begun.
+-- What is no number is a line for those who read the server's log.
 -- name: number
 SELECT (
     CASE
-        WHEN timeline IS DISTINCT FROM coalesce({timeline}, timeline)
+        WHEN cluster <> {here} OR timeline IS DISTINCT FROM coalesce({timeline}, timeline)
         THEN 'none: this server was promoted or restored, so foldlog connects again and begins an epoch'
         ELSE (pg_current_xact_id()::text::bigint + epoch)::text
     END
@@ -51,10 +54,10 @@ SELECT (
 FROM {schema}.epoch
 
 -- name: lock
-SELECT pg_advisory_xact_lock($1::bigint)
+SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch
 
 -- name: barrier
-SELECT pg_logical_emit_message(true, 'foldlog', '')
+SELECT pg_logical_emit_message(true, 'foldlog', '') FROM {schema}.epoch
 
 -- For followers, on any server: a hot standby can commit nothing, and answers null. Neither does it need another mode: this is
 -- no write to PostgreSQL.
@@ -66,6 +69,7 @@ SET LOCAL synchronous_commit TO on
 
 -- name: confirm
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'foldlog', '')::text::bytea END
+FROM {schema}.epoch
 
 -- part: conversation_columns
 c.key, c.id, c.created_at, c.salt, coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
@@ -109,7 +113,7 @@ SELECT (
         )
         THEN coalesce(
             (SELECT (pg_current_xact_id()::text::bigint + epoch)::text FROM {schema}.epoch
-             WHERE timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline)),
+             WHERE cluster = {here} AND timeline IS NOT DISTINCT FROM coalesce({timeline}, timeline)),
             'none: this server was promoted or restored, so foldlog asks again')
         ELSE 'none: somebody else wrote to the conversation, so foldlog reads how it ends and appends then'
     END
@@ -334,11 +338,14 @@ UNION ALL
 -- One mark for each conversation, so that writers do not wait for one another; the search index has one too. A value
 -- is never given twice: more may be deleted during a vacuum.
 -- name: leave_bytes
-INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, pg_current_xact_id()::text)
+INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, gen_random_uuid()::text)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE f.value <> excluded.value
 
 -- name: marks_of_bytes
 SELECT name, value FROM {schema}.facts WHERE starts_with(name, 'bytes_pending ')
+
+-- name: next_transaction
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM {schema}.epoch
 
 -- A mark that is locked is given anew.
 -- name: bytes_are_gone
@@ -352,7 +359,7 @@ INSERT INTO {schema}.facts (name, value) VALUES (convert_from($1::bytea, 'UTF8')
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: data_version
-SELECT hashtextextended(pg_current_snapshot()::text, 0)
+SELECT hashtextextended(pg_current_snapshot()::text, 0) FROM {schema}.epoch
 
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -392,12 +399,17 @@ UPDATE {schema}.conversations SET visible = false
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
+-- Places become positions here, so that an append need not wait for its number. Citus would count the transactions of the server
+-- that a client is connected to: there the number is asked first, and this is 0.
+-- part: first_place
+(SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
+
 -- name: insert_events
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
                              shown_before, structural_before, checksum, position)
 SELECT $1::bigint, r.id, r.kind, r.schema, r.shown, r.structural, r.recorded_at, r.encoding, r.body, r.head,
        r.shown_before, r.structural_before, r.checksum::bit(32)::integer,
-       r.place + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
+       r.place + {first_place}
 FROM unnest(
     $2::bigint[], $3::bytea[], $4::bigint[], $5::boolean[], $6::boolean[], $7::bigint[], $8::bigint[], $9::bytea[],
     $10::bytea[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]
@@ -409,7 +421,7 @@ INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, 
                              shown_before, structural_before, checksum, position)
 VALUES ($1::bigint, $2::bigint, $3::bytea, $4::bigint, $5::boolean, $6::boolean, $7::bigint, $8::bigint, $9::bytea,
         $10::bytea, $11::bigint, $12::bigint, $13::bigint::bit(32)::integer,
-        $14::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch))
+        $14::bigint + {first_place})
 
 -- name: publish
 UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
@@ -607,7 +619,7 @@ GROUP BY e.conversation
 -- A partitioned table or index has no rows of its own, and is of another kind.
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
-WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {schema}.epoch))
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
 -- name: tables
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
