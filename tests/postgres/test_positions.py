@@ -351,14 +351,15 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_ser
         assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
 
 
-def test_writers_behind_a_pooler_notice_that_the_server_was_promoted(url: str, postgres_server: Server):
+@pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
+def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(url: str, postgres_server: Server, changed: str):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
     schema = url.partition("schema=")[2].partition("&")[0]
     with open_store(url + "&pooler=transaction") as pooled:
         [before] = pooled.append("c0", said("0"), expected_version=0)
         pooled.append("c0", said("1"), expected_version=1)
         for expected in (2, 3):
-            postgres_server.sql(f"UPDATE {schema}.epoch SET timeline = 77")
+            postgres_server.sql(f"UPDATE {schema}.epoch SET {changed}")
             [after] = pooled.append("c0" if expected == 2 else "c1", said("2"), expected_version=ANY_VERSION)
             assert after.position > before.position + (1 << 48)
             assert postgres_server.sql(f"SELECT timeline FROM {schema}.epoch") == "1"

@@ -43,6 +43,7 @@ from tests.reading import reading
 from tests.said import said
 
 from .servers import Server
+from .turns import counting
 
 NEWEST = max(sql_files.migrations("postgresql"))
 
@@ -403,6 +404,20 @@ def test_a_wrong_url_is_refused_in_one_line_without_its_password(url: str, chang
     with pytest.raises((InvalidOption, StoreUnavailable), match=message) as refused:
         open_store(wrong)
     assert not any(part in str(refused.value) for part in ("secret", "\n", "tried for"))
+
+
+def test_a_process_opens_a_store_and_appends_in_few_round_trips(url: str, postgres_server: Server):
+    """Two are those of a connection: one asks for TLS, one logs in."""
+    open_store(url).close()
+    near = f":{postgres_server.port}/"
+    with counting(postgres_server.port) as turns, open_store(url.replace(near, f":{turns.port}/")) as store:
+        assert turns.count <= 4
+        for version in range(3):
+            before = turns.count
+            store.append("c1", said("x"), expected_version=version)
+        assert turns.count - before == 1
+        store.append("c1", [said("x")] * 100, expected_version=ANY_VERSION, idempotency_key="k")
+        assert turns.count - before == 2
 
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):

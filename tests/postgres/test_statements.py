@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -16,7 +18,7 @@ import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.statements import migrations, statements
+from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.said import said
 
 from .servers import Server
@@ -115,6 +117,97 @@ def test_each_statement_asks_for_one_conversation_or_is_named_here():
 )  # fmt: skip
 def test_the_reading_of_statements_sees_what_is_not_bound(statement: str, tables: list[str]):
     assert list(unbound(statement)) == tables
+
+
+# -- what Citus asks of them ------------------------------------------------------------------------------------------
+
+OF_A_SERVER = re.compile(
+    r"(?:\bpg_control_system|\bpg_advisory_xact_lock|\bpg_current_xact_id|\bpg_current_snapshot|\bpg_is_in_recovery|\bpg_logical_emit_message"
+    r"|\{schema\}\.(?:here|timeline))\("
+)
+"""What another server answers differently, or does elsewhere."""
+SUBSELECT = re.compile(r"\(\s*SELECT\b")
+CATALOG = re.compile(r"\b(?:FROM|JOIN) pg_\w+(?!\w*\()")
+COMMANDS = {
+    " ".join(command.split()[:3]): command
+    for script in migrations("postgresql").values()
+    for command in commands(script)
+}
+ASKING = {**STATEMENTS, "begin_epoch": COMMANDS["CREATE FUNCTION {schema}.begin_epoch()"]}
+
+
+def asked_elsewhere(statement: str) -> Iterator[str]:
+    """Yield what a statement asks of a server, where it does not ask it of the one that has the tables."""
+    for use in OF_A_SERVER.finditer(statement):
+        if "FROM {schema}.epoch" not in own_select(statement, use.start()):
+            yield use[0][:-1]
+
+
+def own_select(statement: str, place: int) -> str:
+    """Return the SELECT that a place is in, or the whole statement, without what stands in its parentheses."""
+    depth, begin = 0, place
+    while begin > 0 and not (depth == 0 and SUBSELECT.match(statement, begin - 1)):
+        begin -= 1
+        depth = max(depth + (statement[begin] == ")") - (statement[begin] == "("), 0)
+    outside, flat = beside(statement, begin), None
+    while flat != outside:
+        flat, outside = outside, re.sub(r"\([^()]*\)", "", outside)
+    return outside
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name: str):
+    """Else Citus asks the server that a client is connected to: followers miss all that comes after a move of the
+    tables, and two writers hold the lock of one conversation.
+    """
+    assert list(asked_elsewhere(ASKING[name])) == []
+
+
+@pytest.mark.parametrize(
+    "statement, found",
+    [
+        ("SELECT pg_advisory_xact_lock($1::bigint)", ["pg_advisory_xact_lock"]),
+        ("SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch", []),
+        ("SELECT a, (SELECT ((pg_current_xact_id()) + e) FROM {schema}.epoch) FROM {schema}.events", []),
+        ("SELECT a, ((pg_current_xact_id()) + e) FROM {schema}.events", ["pg_current_xact_id"]),
+        ("SELECT (SELECT 1 FROM {schema}.epoch), {schema}.here() FROM {schema}.events", ["{schema}.here"]),
+        ("INSERT INTO {schema}.facts VALUES (pg_current_xact_id())", ["pg_current_xact_id"]),
+    ],
+)
+def test_the_reading_of_statements_sees_what_is_asked_elsewhere(statement: str, found: list[str]):
+    assert list(asked_elsewhere(statement)) == found
+
+
+def test_a_new_connection_and_a_writer_compare_the_server_that_has_the_tables():
+    """A pooler, and Citus, may lead the same connection to another server."""
+    assert "e.cluster != {schema}.here()" in STATEMENTS["greet"]
+    for name in ("number", "number_if_unchanged"):
+        assert re.search(r"cluster (<>|=) \{here\}", STATEMENTS[name])
+        assert "coalesce({timeline}, timeline)" in STATEMENTS[name]
+
+
+@pytest.mark.parametrize("name", [*STATEMENTS, *COMMANDS])
+def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name: str):
+    statement = STATEMENTS.get(name) or COMMANDS[name]
+    tables = re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()", statement)
+    assert not (CATALOG.search(statement) and tables)
+
+
+def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url: str, monkeypatch: pytest.MonkeyPatch):
+    sent: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def noting(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
+        sent.append(query.decode() if isinstance(query, bytes) else str(query))
+        return execute(self, query, *rest, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", noting)
+    open_store(url).close()
+    made = [query for query in sent if "CREATE TABLE" in query]
+    assert len(made) > 10
+    for query in sent:
+        assert re.sub(r"\$(\w*)\$.*\$\1\$", "", query, flags=re.DOTALL).strip().rstrip(";").count(";") == 0
+        assert "ALTER TABLE" not in query
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"])

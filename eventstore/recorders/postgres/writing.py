@@ -26,7 +26,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     writer anyway; with the lock it need not start again. Transactions on different conversations never wait for one
     another.
 
-    With ``is_numbered_first`` the server that inserts rows may be another one than counts: rows are sent with positions.
+    With ``is_numbered_first`` rows are sent with positions: another server than the one that counts may insert them.
 
     With ``may_assume`` the transaction takes an expected conversation for the present one, and an idempotency key for
     new. The server checks both in the same round trip, before it writes. If an assumption is wrong, the transaction
