@@ -1,4 +1,4 @@
-"""Import files into a store in memory, and say what is there then."""
+"""Import files into a store, and say what is there then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
 
 
+def open_one() -> Store:
+    """Open a store; a fixture puts one on another database in its place."""
+    return open_store("memory:")
+
+
 def new_store() -> Store:
+    return makes_events(open_one())
+
+
+def in_memory() -> Store:
+    """A store beside those of a test."""
     return makes_events(open_store("memory:"))
 
 

@@ -15,15 +15,14 @@ from typing import Any, ClassVar
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, SourceRefused
 from foldlog._archive.stored import raw
-from foldlog.eventstore import Event, KeyRing, open_store
+from foldlog.eventstore import Event
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.sources.tables import Source, Sources
-from tests.foldlog.archive.imports import events_of, new_store
+from tests.foldlog.archive.imports import events_of, in_memory, new_store
 
 
 class Model:
@@ -34,8 +33,7 @@ class Model:
     def __init__(self, folder: Path, seed: int) -> None:
         self.random, self.path = random.Random(seed), folder / f"{seed}.jsonl"
         self.format, self.session = self.random.choice(["claude-code", "codex"]), f"s{seed}"
-        self.keys = KeyRing(["11" * 32])
-        self.store = makes_events(open_store("memory:", keys=self.keys if self.random.random() < 0.3 else None))
+        self.store = new_store()
         self.words = dict[str, str]()
         self.last: str | None = None
         self.lines = [self.first(), *(self.line() for _ in range(6))]
@@ -191,7 +189,7 @@ class Model:
                 continue
             other = self.path.with_suffix(".again.jsonl")
             other.write_bytes(b"".join(raw(self.store, name)))
-            with new_store() as store:
+            with in_memory() as store:
                 (one,) = Import(store, [other], self.format)
                 assert not isinstance(one, Failed)
                 expected, ours = events_of(store, one.conversation), events_of(self.store, name)

@@ -1,0 +1,65 @@
+"""Which store ``new_store`` opens: one in memory, in a file or on a server, plain or with a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foldlog.eventstore import KeyRing, Store, StoreUnusable, open_store
+from tests.foldlog.archive import imports
+
+KEYS = KeyRing(["11" * 32])
+FORMS = {
+    "memory": ("memory", None),
+    "sqlite-encrypted": ("sqlite", KEYS),
+    "postgresql": ("postgresql", None),
+    "postgresql-encrypted": ("postgresql", KEYS),
+}
+BRIEF = {"test_sources": ("memory", "postgresql-encrypted"), "test_stores": (*FORMS,)}
+"""The forms that are not long: of other files, one in memory."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if not hasattr(metafunc.module, "new_store"):
+        return
+    brief = BRIEF.get(name, ("memory",))
+    params = [
+        pytest.param(form, id=name, marks=() if name in brief else pytest.mark.long) for name, form in FORMS.items()
+    ]
+    metafunc.parametrize("opened", params, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Chooses what ``new_store`` opens, and closes all of these stores at the end."""
+    if not hasattr(request, "param"):
+        yield
+        return
+    database, keys = request.param
+    stores: list[Store] = []
+
+    def open_one() -> Store:
+        if database == "memory":
+            url = "memory:"
+        elif database == "sqlite":
+            url = f"sqlite:///{tmp_path}/of-a-test-{len(stores)}.db"
+        else:
+            url = request.getfixturevalue("postgres_url")(all(map(_is_closed, stores)))
+        stores.append(open_store(url, keys=keys))
+        return stores[-1]
+
+    monkeypatch.setattr(imports, "open_one", open_one)
+    yield
+    for store in stores:
+        store.close()
+
+
+def _is_closed(store: Store) -> bool:
+    try:
+        store.database.data_version()
+    except StoreUnusable:
+        return True
+    return False
