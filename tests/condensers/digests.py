@@ -12,11 +12,12 @@ import argparse
 import sys
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
+from pathlib import Path
 
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore.events import Event, SystemMessage
-from foldlog.formats import open_sources
+from tests.imported import imported
 
 LENGTHS = range(25, 2_000)
 TAIL = 10
@@ -36,10 +37,10 @@ def main() -> None:
 
 def _histories(folder: str) -> list[tuple[str, list[Event]]]:
     found = []
-    for source in open_sources([folder]):
-        events = [event for event in source.events() if event.shown and not isinstance(event, SystemMessage)]
+    for history in imported(Path(folder)):
+        events = [event for event in history.events() if event.shown and not isinstance(event, SystemMessage)]
         if len(events) in LENGTHS:
-            found.append((source.name, events))
+            found.append((history.id, events))
     return sorted(found, key=lambda each: sha256(each[0].encode()).digest())
 
 

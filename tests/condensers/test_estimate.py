@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from itertools import islice
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.eventstore import Message, SystemMessage
-from foldlog.formats import open_sources
 from foldlog.projections import View
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import messages, parts_with, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import some
+from tests.imported import imported
 from tests.projections.test_dialects import SIGNED, call, image, result, text
 
 TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
@@ -67,15 +67,21 @@ def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
         assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
 
+@cache
+def real_views() -> list[View]:
+    """The beginnings of some real histories."""
+    views = list[View]()
+    for folder in ("openhands_v1", "codex_rollout", "swe_agent_traj"):
+        begun = (View.from_events(history.events(0, 120)) for history in imported(SAMPLES / folder))
+        views += some(begun, 6)
+    return views
+
+
 @needs_samples
 @pytest.mark.parametrize("model", TOKENIZERS)
 def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, record_property):
-    llm, ratios = LLM(LLMConfig(model=model)), []
-    folders = [SAMPLES / name for name in ("openhands_v1", "codex_rollout", "swe_agent_traj")]
-    for source in some([source for folder in folders for source in some(open_sources([folder]), 6)], 18):
-        view = View.from_events(islice(source.events(), 120))
-        if len(view) > 5:
-            ratios.append(ESTIMATE.token_sums(view)[-1] / llm.token_sums(view)[-1])
+    llm, views = LLM(LLMConfig(model=model)), [view for view in real_views() if len(view) > 5]
+    ratios = [ESTIMATE.token_sums(view)[-1] / llm.token_sums(view)[-1] for view in views]
     record_property("compared", f"{len(ratios)} views at {min(ratios):.2f} to {max(ratios):.2f} times {model}'s tokens")
     assert len(ratios) >= 10
     assert min(ratios) > 1

@@ -20,11 +20,11 @@ from foldlog.eventstore.events import (
     Observation,
     SystemMessage,
 )
-from foldlog.formats import open_sources
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages import DIALECTS, Dialect
 from tests.beside import FOLDERS, SAMPLES, needs_samples
 from tests.condensers.made import parts_with
+from tests.imported import imported
 from tests.projections.chat_rules import PROBLEMS
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -444,8 +444,8 @@ def test_without_an_agents_model_it_is_litellms():
 
 
 def sampled(folder: str) -> Iterator[View]:
-    for source in open_sources([SAMPLES / folder]):
-        yield View.from_events(list(source.events())[:400])
+    for history in imported(SAMPLES / folder):
+        yield View.from_events(history.events(0, 400))
 
 
 @needs_samples

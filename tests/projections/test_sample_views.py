@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from foldlog.condensers import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import open_store
 from foldlog.eventstore.events import CondensationAction, Event
-from foldlog.formats import open_sources
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
+from tests.imported import imported
 from tests.shown_at import shown_at
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
-
-
-def histories(*paths: Path) -> Iterator[list[Event]]:
-    sources = open_sources(paths)
-    for source in sources:
-        yield list(source.events())
 
 
 def check(events: list[Event]) -> None:
@@ -46,6 +39,6 @@ def check(events: list[Event]) -> None:
 
 
 def test_the_shipped_history():
-    (events,) = histories(*SHIPPED.glob("*.jsonl"))
+    (events,) = (list(history.events()) for history in imported(SHIPPED))
     assert any(isinstance(event, CondensationAction) for event in events)
     check(events)
