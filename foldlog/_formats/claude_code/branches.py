@@ -133,7 +133,7 @@ class Switches:
         if parent is PREVIOUS:
             return self._newest
         self._names_parents = True
-        if self._boundary is not None and self._kept.continues_from(parent):
+        if self._boundary is not None and self._kept.continues_from(parent) and not self._came_again(parent):
             return self._groups.get(self._kept.anchor or "", self._boundary)
         return self._groups.get(parent, self._newest)  # a lost line hides no other line
 
@@ -142,11 +142,20 @@ class Switches:
         response = _response(record)
         return is_result(record) or (response is not None and self._responses.get(response) is above)
 
+    def _came_again(self, kept: str) -> bool:
+        """Return whether a line that the compaction keeps was written again behind it, as a fork of a session does."""
+        group = self._groups.get(kept)
+        return group is not self._boundary and _is_below(group, self._boundary)
+
     def _is_on_branch(self, group: _Group) -> bool:
-        place = self._newest
-        while place is not None and place is not group:
-            place = place.above
-        return place is group
+        return _is_below(self._newest, group)
+
+
+def _is_below(place: _Group | None, group: _Group | None) -> bool:
+    """Return whether a place is a group, or comes after it on one branch."""
+    while place is not None and place is not group:
+        place = place.above
+    return place is group
 
 
 def _response(record: dict[str, Any]) -> str | None:

@@ -60,6 +60,11 @@ def seen(events):
     return [event.origin.id for event in View.from_events(events)]
 
 
+def sent(events):
+    """The lines of the View's events; a summary has none."""
+    return [event.origin.id for event in View.from_events(events) if event.origin is not None]
+
+
 def viewed(events):
     return [event.content if isinstance(event, Message) else event.id for event in View.from_events(events)]
 
@@ -80,6 +85,16 @@ def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
     findings.clear()
     assert len(list(decode([*log[:3], nothing], FORMAT, findings=findings.append))) == 4
     assert findings == []
+
+
+def test_a_fork_has_the_line_that_a_compaction_keeps_behind_the_summary():
+    kept = {"anchorUuid": "s", "uuids": ["b"], "allUuids": ["b"]}
+    boundary = line("k", None, "system", subtype="compact_boundary", compactMetadata={"preservedMessages": kept})
+    again = replied("b", "s", text("yes"))
+    log = [boundary, summary("s", "k"), again, asked("c", "b", "and on"), replied("d", "c", text("no"), response="m2")]
+    assert sent(read(*log)) == ["b", "c", "d"]
+    before = [asked("a", None), replied("b", "a", text("yes"))]
+    assert sent(read(*before, boundary, summary("s", "k"), asked("c", "b", "and on"))) == ["b", "c"]
 
 
 # -- sessions, sub-agents and titles ----------------------------------------------------------------------------------
