@@ -118,7 +118,7 @@ def test_every_error_is_an_event_store_error():
         if inspect.isclass(value) and issubclass(value, Exception) and value.__module__.split(".")[0] in PACKAGES
     }
     internal = {"Undecodable", "NotAsWritten", "UnreadableJson", "Broken", "UnreadableRevision", "Refused"}
-    internal |= {"Met", "NotIndexed", "StdoutFailed"}
+    internal |= {"DamagedBlock", "Met", "NotIndexed", "StdoutFailed"}
     others = {each.__name__ for each in errors if not issubclass(each, foldlog.EventStoreError)}
     assert {name for name in others if not name.startswith("_")} - internal == set()
 

@@ -96,24 +96,29 @@ def seal_again(transaction: Transaction, database: Database, conversation: int, 
 
 def problems_of(database: Database, found: Conversation) -> Iterator[str]:
     """Yield what is wrong with the records of a conversation. Cost: one hash of each."""
+    try:
+        yield from _problems_of(database, found)
+    except CorruptEvent as error:
+        yield error.problem
+
+
+def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
+    """Yield what is wrong with its records. Raises ``CorruptEvent`` for what cannot be read."""
     source = database.recorder.query(lambda reader: Sources(database, reader).of_key(found.key))
     if source is None:
         if found.pending:
             yield f"{found.pending} records of its source are missing"
         return
     gone = database.recorder.query(lambda reader: Sources(database, reader).all_redacted(source))
+    database.recorder.query(lambda reader: Sources(database, reader).made(source))
     head, number = GENESIS, 0
-    try:
-        for blocks in _pages(database, source, 0):
-            for block in blocks:
-                if block.first != number:
-                    yield f"records {number} to {block.first - 1} of its source are missing"
-                head, number = chained(head, block.hashes), block.stop
-                for changed in changed_records(block, gone):
-                    yield f"record {changed} of its source is not what was imported"
-    except CorruptEvent as error:
-        yield error.problem
-        return
+    for blocks in _pages(database, source, 0):
+        for block in blocks:
+            if block.first != number:
+                yield f"records {number} to {block.first - 1} of its source are missing"
+            head, number = chained(head, block.hashes), block.stop
+            for changed in changed_records(block, gone):
+                yield f"record {changed} of its source is not what was imported"
     if number < source.records:
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:

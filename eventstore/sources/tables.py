@@ -124,7 +124,7 @@ class Sources:
         found: dict[str, bytes] = {}
         for name, key, encoding, line in self.reader.ask_sources("pending_lines"):
             try:
-                found[as_text(name)] = unpack(self._opened(key, encoding, b"line", 0, line))
+                found[as_text(name)] = self._unpacked(key, self._opened(key, encoding, b"line", 0, line))
             except KeyUnavailable:
                 found[as_text(name)] = b""
         return found
@@ -213,7 +213,7 @@ class Sources:
             found = {number: shared[number] for number in shared if number < source.from_record}
         for _, data in self.reader.ask_sources("made", source.conversation):
             numbers = array("I")
-            numbers.frombytes(unpack(data))
+            numbers.frombytes(self._unpacked(source.conversation, data))
             each = iter(numbers)
             found |= {number: (first, count) for number, first, count in zip(each, each, each, strict=True)}
         return found
@@ -249,7 +249,7 @@ class Sources:
         opened = [self._opened(key, encoding, name, 0, data) for name, data in zip(names, texts, strict=True)]
         return Source(
             key, root, parent, from_record, records, made, as_text(format), reader, head, fingerprint,
-            tuple(numbers), *map(unpack, opened),
+            tuple(numbers), *(self._unpacked(key, data) for data in opened),
         )  # fmt: skip
 
     def _key(self, conversation: int) -> DataKey | None:
@@ -269,6 +269,12 @@ class Sources:
             return key.decrypt(data, _place(column, conversation, first))
         except NotAsWritten as error:
             raise self._corrupt(conversation, first, error) from error
+
+    def _unpacked(self, conversation: int, data: bytes) -> bytes:
+        try:
+            return unpack(data)
+        except DamagedBlock as error:
+            raise self._corrupt(conversation, 0, error) from error
 
     def _corrupt(self, conversation: int, first: int, error: Exception) -> CorruptEvent:
         name = self.name_of(conversation)

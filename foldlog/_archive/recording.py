@@ -41,7 +41,7 @@ class Recording:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._recorders = Recent[tuple[str, str], tuple[Recorder, int | None]](_RECORDERS_MAX)
+        self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](_RECORDERS_MAX)
         """The recorders, each with the key of its conversation: the id of an erased one may be used again."""
 
     def append(
@@ -74,19 +74,19 @@ class Recording:
             return recorded
         raise AssertionError("it returned or raised")
 
-    def keep(self, history: History, recorder: Recorder) -> None:
+    def keep(self, history: History, recorder: HistoryRecorder) -> None:
         """Keep a recorder after the append of what it decoded, if that was stored."""
         if recorder.committed():
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._met()
 
-    def recorder(self, history: History, format: Format) -> Recorder:
+    def recorder(self, history: History, format: Format) -> HistoryRecorder:
         """Return a recorder that goes on at the end of the history. No other caller has it."""
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
         version = history.version()
         if recorder is None or key != history._met() or version < recorder.version:
-            return Recorder(history._store, history.id, format, version)
+            return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)
         return recorder
 
@@ -102,7 +102,7 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
     return list(unknown.values())
 
 
-class Recorder:
+class HistoryRecorder:
     """The decoder of one conversation, after the records that it has.
 
     Decode the next records, append their events at ``version`` with ``write`` beside them, and hand it back to

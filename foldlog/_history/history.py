@@ -57,7 +57,7 @@ from foldlog.projections import (
 )
 
 if TYPE_CHECKING:
-    from foldlog._archive.recording import Recorder
+    from foldlog._archive.recording import HistoryRecorder
     from foldlog._archive.stored import Records
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
@@ -241,7 +241,7 @@ class History:
     def _append_recorded(
         self,
         events: Sequence[Event],
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         expected_version: ExpectedVersion,
         *,
         idempotency_key: str | None = None,
@@ -259,7 +259,7 @@ class History:
         self._histories._recording.keep(self, recorder)
         return recorded
 
-    def _recorder(self, format: str) -> Recorder:
+    def _recorder(self, format: str) -> HistoryRecorder:
         """Return the decoder of the next records, at the version of the history. Raises ``ConversationErased``."""
         from foldlog._formats.registry import format_named
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._archive.recording import Recorder
+from foldlog._archive.recording import HistoryRecorder
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
@@ -282,13 +282,13 @@ class Checkpoints:
 
     def _changes(
         self, newest: _Newest, history: History, keys: Sequence[bytes], record: Callable[[int], Any]
-    ) -> tuple[list[Event], RecordList, Recorder | None]:
+    ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
         """Return the events that turn the records of a checkpoint into new ones, the new records, and what decoded
         those that were not there. Raises ``VersionConflict``.
         """
-        before, taken = newest.checkpoint, list[Recorder]()
+        before, taken = newest.checkpoint, list[HistoryRecorder]()
 
-        def recorder() -> Recorder:
+        def recorder() -> HistoryRecorder:
             taken.append(history._recorder(self._format))
             if taken[0].version != before.version:
                 raise VersionConflict(history.id, before.version, taken[0].version)

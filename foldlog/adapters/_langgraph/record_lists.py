@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from foldlog._archive.recording import Recorder
+from foldlog._archive.recording import HistoryRecorder
 from foldlog.eventstore import CondensationAction, Event, Retraction
 
 Span = tuple[int, int]
@@ -32,7 +32,7 @@ class RecordList:
 def changes(
     old: RecordList,
     new: Sequence[bytes],
-    recorder: Callable[[], Recorder],
+    recorder: Callable[[], HistoryRecorder],
     record: Callable[[int], Any],
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],

@@ -27,7 +27,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 import foldlog
-from foldlog._archive.recording import Recorder
+from foldlog._archive.recording import HistoryRecorder
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.eventstore import Appending, CondensationAction, can_be_redacted
 from foldlog.formats import decode
@@ -285,7 +285,7 @@ async def test_an_event_that_is_delivered_again_is_stored_once(service):
 
 async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
     session = await talk(service, 1)
-    made = Recorder.decode_all
+    made = HistoryRecorder.decode_all
 
     def made_early(*given):
         events = made(*given)
@@ -293,7 +293,7 @@ async def test_an_append_that_another_one_precedes_after_its_look_is_stale(servi
         asyncio.run(talk(service, 1))  # in the thread that appends: another task appends first
         return events
 
-    monkeypatch.setattr(Recorder, "decode_all", made_early)
+    monkeypatch.setattr(HistoryRecorder, "decode_all", made_early)
     with pytest.raises(StaleSessionError):
         await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
     assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "e1"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,17 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
         assert [finding.problem for finding in findings_in(store)] == [
             "record 1 of its source is not what was imported"
         ]
+
+
+@pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
+def test_what_cannot_be_unpacked_is_found(column: str, tmp_path: Path):
+    path = tmp_path / "a.db"
+    with makes_events(open_store(f"sqlite:///{path}")) as store:
+        one = imported(store, session(tmp_path))
+        used(store, one.conversation)
+    table, name = column.split(".")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE {table} SET {name} = x'00'")  # noqa: S608 - a column of this test
+    with makes_events(open_store(f"sqlite:///{path}")) as store:
+        (finding,) = findings_in(store)
+        assert "cannot be decompressed" in finding.problem
