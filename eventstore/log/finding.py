@@ -126,6 +126,10 @@ class Moment:
             self._open[conversation] = found
         return found
 
+    def query(self, work: Callable[[Reader], T]) -> T:
+        """Run ``work`` in the transaction, as ``Recorder.query`` runs it in one of its own."""
+        return work(self._reader)
+
     def beginning_with(self, start: str) -> Iterator[Conversation]:
         """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
         of their UTF-8 bytes. Cost: these.

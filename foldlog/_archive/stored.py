@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import islice, takewhile
+from typing import Any, Final, NamedTuple
 
 from foldlog._archive.recording import source_of
 from foldlog._formats.files.frames import frame_in, texts_beside, whole
@@ -17,44 +19,65 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources
 
+_TOGETHER: Final = 16
+"""The number of blocks that are read together: those of a conversation that records are small."""
+
+Query = Callable[[Callable[[Reader], Any]], Any]
+"""Runs work in a read transaction, and returns what it returned."""
+
 
 class Records:
-    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is of one moment."""
+    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is of one moment.
 
-    def __init__(self, store: Store, conversation: str) -> None:
-        self._store, self._conversation = store, conversation
-        self._block: Block | None = None
+    ``query`` runs each read; by default in a transaction of its own.
+    """
+
+    def __init__(self, store: Store, conversation: str, query: Query | None = None) -> None:
+        self._database, self._conversation = store.database, conversation
+        self._query = query or store.database.recorder.query
+        self._blocks = list[Block]()
+        """The blocks that were read last, one after the other."""
 
     @cached_property
     def _known(self) -> tuple[Source | None, dict[int, tuple[int, int]], set[int]]:
         """The source, for each event that begins a record its number and how many events it became, and which records
         are redacted.
         """
-        database = self._store.database
 
         def made(reader: Reader) -> dict[int, tuple[int, int]]:
-            database.find(reader, self._conversation)  # its events are made now, maybe in memory alone
-            sources = Sources(database, reader)
+            self._database.find(reader, self._conversation)  # its events are made now, maybe in memory alone
+            sources = Sources(self._database, reader)
             source = source_of(sources, self._conversation)
             return {} if source is None else sources.made(source)
 
         def stored(reader: Reader) -> tuple[Source | None, set[int]]:
-            sources = Sources(database, reader)
+            sources = Sources(self._database, reader)
             source = source_of(sources, self._conversation)
             return source, set() if source is None else sources.all_redacted(source)
 
-        became = database.recorder.query(made)
-        source, redacted = database.recorder.query(stored)
+        became = self._query(made)
+        source, redacted = self._query(stored)
         firsts = {first: (number, count) for number, (first, count) in became.items() if count}
         return source, firsts, redacted
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The ids of the events that begin records, in order."""
+        return sorted(self._known[1])
 
     def count(self, event: Event) -> int:
         """Return how many events the record became that begins with this event; 0 where none begins."""
         return self._known[1].get(event.id, (0, 0))[1]
 
-    def first_of(self, event: Event) -> int:
-        """Return the id of the first event of the record of this event."""
-        return event.id - place_of(event)
+    def ids(self, event: Event) -> range:
+        """Return the ids of the events of the record of this event; up to its own where its record is not stored."""
+        place = bisect_right(self._firsts, event.id)
+        if place:
+            first = self._firsts[place - 1]
+            stop = first + self._known[1][first][1]
+            if event.id < stop:
+                return range(first, stop)
+        return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
         """Return the record that became these events; None where it is redacted, or not stored."""
@@ -68,15 +91,23 @@ class Records:
         """Yield each record that is not redacted, after the id of its first event. Cost: the records."""
         source, firsts, redacted = self._known
         begins = {number: first for first, (number, _) in firsts.items()}
-        for block in () if source is None else blocks_of(self._store.database, source):
+        for block in () if source is None else blocks_of(self._database, source):
             for number, record in enumerate(block.records(), block.first):
                 if number in begins and number not in redacted:
                     yield begins[number], parse(record)
 
     def _block_of(self, source: Source, number: int) -> Block:
-        if self._block is None or not self._block.first <= number < self._block.stop:
-            self._block = next(blocks_of(self._store.database, source, number))
-        return self._block
+        """Return the block of a record, and read those after it too, or before it where it goes backwards."""
+        if not self._blocks or not self._blocks[0].first <= number < self._blocks[-1].stop:
+            is_backwards = bool(self._blocks) and number < self._blocks[0].first
+            start = max(0, number - _TOGETHER + 1) if is_backwards else number
+
+            def read(reader: Reader) -> list[Block]:
+                blocks = islice(Sources(self._database, reader).blocks(source, start), _TOGETHER)
+                return [*(takewhile(lambda block: block.first <= number, blocks) if is_backwards else blocks)]
+
+            self._blocks = self._query(read)
+        return next(block for block in self._blocks if number < block.stop)
 
 
 class SourceBytes(NamedTuple):

@@ -58,7 +58,7 @@ from foldlog.projections import (
 
 if TYPE_CHECKING:
     from foldlog._archive.recording import HistoryRecorder
-    from foldlog._archive.stored import Records
+    from foldlog._archive.stored import Query, Records
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease
@@ -192,11 +192,11 @@ class History:
         stored = self._stored_records()
         return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
 
-    def _stored_records(self) -> Records:
-        """Return the records of the source of this history, by the events that they became."""
+    def _stored_records(self, query: Query | None = None) -> Records:
+        """Return the records of the source of this history, by the events that they became: see ``Records``."""
         from foldlog._archive.stored import Records
 
-        return Records(self._store, self.id)
+        return Records(self._store, self.id, query)
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.

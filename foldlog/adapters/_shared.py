@@ -316,13 +316,13 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
     Its records must stand alone. Events of other formats are left out. Cost: the records taken.
     """
-    group: list[Event] = []
-    encoder = Encoder(format, stored=history._stored_records())
+    group, stored = list[Event](), history._stored_records()
+    encoder = Encoder(format, stored=stored)
     for event in history.events(0, stop, reverse=True):
         if event.origin is None or event.origin.format != format:
             continue
         group.append(event)
-        if not place_of(event):
+        if event.id == stored.ids(event).start:
             yield from islice((record for each in reversed(group) for record in encoder.records(each)), 1)
             group.clear()
 
@@ -376,12 +376,10 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
 
 def _whole(group: list[Event], history: History, stored: Records, log: Mapping[int, Event]) -> list[Event]:
     """Return all events of a record, of which these are shown."""
-    place, count = place_of(group[0]), stored.count(group[0]) or 1
-    if group[0].origin is None or (place == 0 and count == len(group)):
+    ids = stored.ids(group[0])
+    if group[0].origin is None or [*ids] == [event.id for event in group]:
         return [log.get(event.id, event) for event in group]
-    first = group[0].id - place
-    (head,) = history.events(first, first + 1)
-    return [*history.events(first, first + (stored.count(head) or 1))]
+    return [*history.events(ids.start, ids.stop)]
 
 
 # -- values as JSON -------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Checkpoints:
         if not found:
             return [], []
         intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
-        stored = self.histories[checkpoint.branch]._stored_records()
+        stored = self.histories[checkpoint.branch]._stored_records(moment.query)
         encoder, spans, records = Encoder(self._format, stored=stored), list[Span](), list[Any]()
         start = None
         for event in _shown(checkpoint.branch, intervals, moment):
