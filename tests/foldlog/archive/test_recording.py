@@ -39,3 +39,26 @@ def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the
         again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
         assert [*again.export()] == [answers(0, "of the first one"), *RECORDS]
         assert [getattr(event, "cause", None) for event in list(again.events())[1:]] == [None, None, None, 3, None, 5]
+
+
+def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
+    def said(number, **actions):
+        parts = [{"text": f"turn {number}"}]
+        happened = {"author": "user", "invocation_id": f"i{number}", "timestamp": 1.5e9 + number}
+        return {"id": f"e{number}", "content": {"role": "user", "parts": parts}, "actions": actions, **happened}
+
+    with foldlog.open("memory:") as histories:
+        history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
+        for record in (said(0), said(1), said(2, **rewound), said(3)):
+            history.append_records([record], format="google-adk")
+        events, stored = list(history.events()), history._stored_records()
+        assert [type(event).__name__ for event in events] == ["Message", "Message", "Message", "Retraction", "Message"]
+        assert [stored.ids(event) for event in events] == [
+            range(1),
+            range(1, 2),
+            range(2, 4),
+            range(2, 4),
+            range(4, 5),
+        ]
+        backwards = [stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])]
+        assert backwards == ["e3", "e2", "e0", "e1"]
