@@ -29,7 +29,7 @@ from foldlog._archive.reading import (
     reading_of,
     state_of,
 )
-from foldlog._formats.decoded import READER, DecodedRecords, values_of
+from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged
 from foldlog._formats.files.frames import KEY as FRAME
@@ -42,7 +42,7 @@ from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
-from foldlog._reports.pending import entitled, line_of
+from foldlog._reports.pending import count_block, entitled, line_of
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ConversationErased,
@@ -387,7 +387,7 @@ class _OneSource:
         if isinstance(skeleton, DecodedRecords):
             return
         reading = reading_of(self.found.path, self.found.reader)
-        first = next(reading.blocks(lambda record, hashed: skeleton.add(record)), None)
+        first = next(reading.blocks(skeleton.add), None)
         if first is None or skeleton.follows is None:
             return
         hashes = [self._hashes_of(each) for each in known]
@@ -516,18 +516,10 @@ class _OneSource:
         skeleton = _counting(format)
         stop = source.records if stop is None else stop
 
-        def records() -> Iterator[bytes]:
-            for block in blocks_of(self.store.database, source._replace(records=stop)):
-                if block.first >= stop:
-                    return
-                yield from (block if block.stop <= stop else block.before(stop)).records()
-
-        if isinstance(skeleton, DecodedRecords):
-            for value in values_of(records()):
-                skeleton.take(value)
-        else:
-            for record in records():
-                skeleton.add(record)
+        for block in blocks_of(self.store.database, source._replace(records=stop)):
+            if block.first >= stop:
+                break
+            count_block(skeleton, block if block.stop <= stop else block.before(stop))
         return skeleton
 
     def _blocks(
@@ -726,13 +718,12 @@ class _OneSource:
     def _adds_to(self, reading: Reading, skeleton: Skeleton | DecodedRecords) -> Callable[[bytes, bytes], None]:
         """Return what counts the records of a reading, and takes notice of what the decoder says of them."""
         if isinstance(skeleton, Skeleton):
-            add = skeleton.add
-            return lambda record, hashed: add(record)
+            return skeleton.add
         decoded = skeleton
 
         def add_decoded(record: bytes, hashed: bytes) -> None:
             before = len(decoded.findings)
-            decoded.add(record)
+            decoded.add(record, hashed)
             for problem in decoded.findings[before:]:
                 self.unclear_count += 1
                 if len(self.unclear) < FINDINGS_MAX:

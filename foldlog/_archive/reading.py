@@ -169,7 +169,7 @@ class LineReading(_Findings):
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     self.find(self.place, _problem(error))
                 else:
-                    begin = start + line.find(record)
+                    begin = start if len(record) == len(line) else start + line.find(record)
                     places.extend((begin, begin + len(record)))
                     hashes.append(hashed)
                     self.records += 1

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from foldlog._archive.recording import source_of
-from foldlog._formats.decoded import DecodedRecords, values_of
+from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
-from foldlog._reports.pending import line_of
+from foldlog._reports.pending import count_block, line_of
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import Block
@@ -120,16 +120,9 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     told = about(source)
     if not source.line:  # a runtime recorded it: it is counted from its events
         return
-    if format.skeleton is None:
-        records = DecodedRecords(format)
-        for value in values_of(record for block in sources.blocks(source) for record in block.records()):
-            records.take(value)
-        sources.put(source._replace(line=line_of(records, format, source.records, told)))
-        return
-    skeleton = format.skeleton()
+    skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
     for block in sources.blocks(source):
-        for record in block.records():
-            skeleton.add(record)
+        count_block(skeleton, block)
     line = line_of(skeleton, format, source.records, told)
     sources.put(source._replace(line=line, sums=skeleton.encoded()))
 

@@ -47,7 +47,7 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
 
-    def add(self, record: bytes) -> None:
+    def add(self, record: bytes, hashed: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for one that is not JSON."""
         self.take(parse(record))
 

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from typing import Any, ClassVar
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -74,7 +73,7 @@ class Seen:
     """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory, and bytes stored: eight for
     each record.
 
-    A record is recognized by its length and a checksum: figures of a source that is not used yet are not worth a hash.
+    A record is recognized by the first bytes of its hash.
     Where records have ids, one is the same if it is equal, and one without an id if it follows one that is the same.
     """
 
@@ -85,9 +84,9 @@ class Seen:
         for key in () if have_ids else self._keys:
             self._repeats.add(key, time_in(state.newest), is_own=False, is_timed=bool(state.newest))
 
-    def is_again(self, record: bytes, source_id: str | None, at: str | None) -> bool:
+    def is_again(self, hashed: bytes, source_id: str | None, at: str | None) -> bool:
         """Take notice of a record. Return whether it is an earlier one again."""
-        key = crc32(record) | min(len(record), 2**31 - 1) << 32
+        key = int.from_bytes(hashed[:8], "little", signed=True)
         self._keys.append(key)
         if self._known is not None:
             self._was_again = key in self._known and (source_id is not None or self._was_again)
@@ -122,8 +121,8 @@ class Skeleton(ABC):
         self._seen = Seen(self.state, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
-    def add(self, record: bytes) -> None:
-        """Count a record. Raises ``msgspec.DecodeError`` for one that is not JSON."""
+    def add(self, record: bytes, hashed: bytes) -> None:
+        """Count a record with this hash. Raises ``msgspec.DecodeError`` for one that is not JSON."""
         try:
             skeleton = self._decode(record)
         except msgspec.ValidationError:
@@ -131,7 +130,7 @@ class Skeleton(ABC):
             self._count_kind(OF_ANOTHER_SHAPE)
             return
         source_id, at = self.identity(skeleton)
-        if self._seen.is_again(record, source_id, at):
+        if self._seen.is_again(hashed, source_id, at):
             self.happened(at)
             self._count_kind("annotation")
         else:
@@ -183,8 +182,10 @@ class Skeleton(ABC):
         state, day = self.state, at[:10] if at else NO_DAY
         state.days[day] = state.days.get(day, 0) + 1
         if at and is_activity:
-            state.first_at = min(state.first_at or at, at)
-            state.last_at = max(state.last_at, at)
+            if at > state.last_at:
+                state.last_at = at
+            if at < state.first_at or not state.first_at:
+                state.first_at = at
 
     def part(self, kind: str) -> None:
         """Count a part of a record, by the word for the event that it becomes."""

@@ -28,6 +28,7 @@ from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
+from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.projections import LifetimesFold, View
@@ -71,6 +72,16 @@ def entitled(line: bytes, told: Mapping[str, Any]) -> bytes:
     return _encode(sums)
 
 
+def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
+    """Count the stored records of a block."""
+    if isinstance(counted, DecodedRecords):
+        for value in values_of(block.records()):
+            counted.take(value)
+        return
+    for record, hashed in zip(block.records(), each_hash(block.hashes), strict=True):
+        counted.add(record, hashed)
+
+
 def pending_sums(store: Store) -> dict[str, Sums]:
     """Return the sums of the conversations that have records without events, by their ids. Cost: a line of each."""
     lines = store.database.recorder.query(lambda reader: Sources(store.database, reader).pending_lines())
@@ -85,8 +96,8 @@ def pending_counting(store: Store, conversation: str) -> Counting:
     if format.skeleton is not None:
         return counting_of(format.skeleton(source.sums), format, source.records, about(source))
     records = DecodedRecords(format)
-    for value in values_of(record for block in blocks_of(store.database, source) for record in block.records()):
-        records.take(value)
+    for block in blocks_of(store.database, source):
+        count_block(records, block)
     return counting_of(records, format, source.records, about(source))
 
 

@@ -69,14 +69,11 @@ class ClaudeCodeSkeleton(Skeleton):
         """Checksums of the ids of all lines: a later summary may name one."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Titles by the ids of lines that have not come."""
-        self._last: dict[str, Any] | None = None
-        self._is_told = False
-        """Whether what the last line told is usage."""
-        self._usages: list[dict[str, Any]] = []
-        """What replies told since the context was measured last."""
+        self._told: dict[str, Any] | None = None
+        """What the last line of a reply tells of its usage, and that usage: the lines of a reply tell the same."""
+        self._usage: dict[str, int] = {}
 
     def encoded(self) -> bytes:
-        self._measure()
         self.state.extra["lines"] = sorted(self._lines)
         return super().encoded()
 
@@ -90,7 +87,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self._name(skeleton)
         if skeleton.uuid:
             self._lines.add(crc32(skeleton.uuid.encode()))
-            state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
+            if self._awaiting:
+                state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
         if kind in TITLES:
             self._entitle(skeleton)
         if skeleton.isCompactSummary:
@@ -112,18 +110,10 @@ class ClaudeCodeSkeleton(Skeleton):
             block.text = block.text and ""
 
     def calls(self) -> Iterator[ModelCall]:
-        self._measure()
         for reply, (at, model, usage, is_begun) in self.state.replies.items():
-            counted = usage_of(usage)
-            if model != OF_NO_MODEL and counted:
-                lacking = LACKING if is_begun else {}
-                yield ModelCall(time_in(at), model or UNNAMED, counted | lacking, None, 1, reply)
-
-    def _measure(self) -> None:
-        """Take the tokens of the context from the last reply that tells some."""
-        prompts = (usage_of(usage).get("prompt_tokens") for usage in reversed(self._usages))
-        self.state.context_tokens = next(filter(None, prompts), None) or self.state.context_tokens
-        self._usages.clear()
+            if model != OF_NO_MODEL and usage:
+                counted = {**usage, **LACKING} if is_begun else usage
+                yield ModelCall(time_in(at), model or UNNAMED, counted, None, 1, reply)
 
     def _tell(self, reply: str, *, is_told: bool) -> None:
         """Count a reply that tells no usage, unless one of its lines does."""
@@ -170,7 +160,7 @@ class ClaudeCodeSkeleton(Skeleton):
             return
         is_users = line.isMeta is not True
         self.part("user" if is_users else "environment")
-        if is_users:
+        if is_users and self.state.asked is None:
             texts = [block.text for block in blocks if block.text]
             self.asked(content if type(content) is str else "\n".join(texts))
 
@@ -184,11 +174,12 @@ class ClaudeCodeSkeleton(Skeleton):
             self.part("agent" if says else "annotation")
         both = f"{message.id} {line.requestId}" if message.id and line.requestId else None
         reply = both or message.id or line.uuid or ""
+        if message.usage != self._told:
+            self._told = message.usage
+            self._usage = usage_of(message.usage)
         if message.model != OF_NO_MODEL:
-            if message.usage != self._last:  # the lines of a reply tell the same
-                self._last, self._is_told = message.usage, bool(usage_of(message.usage))
-            self._tell(reply, is_told=self._is_told)
-        if message.usage:
+            self._tell(reply, is_told=bool(self._usage))
+        if self._usage:
             is_begun = message.stop_reason is None
-            self.state.replies[reply] = line.timestamp, message.model, message.usage, is_begun
-            self._usages.append(message.usage)
+            self.state.replies[reply] = line.timestamp, message.model, self._usage, is_begun
+            self.state.context_tokens = self._usage.get("prompt_tokens") or self.state.context_tokens
