@@ -171,7 +171,7 @@ class StagedWriter:
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
         database, new, there = self.database, self._new, self.there
         self._check(transaction)
-        found = database.find(transaction, new.id)
+        found = database.find(transaction, new.id, pending=there is not None and there.pending > 0)
         if found is not None and found.key != self._replaces:
             not_erased(found)
             if there is None or (found.key, found.version) != (there.key, version):

@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from functools import partial
 from itertools import islice
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import check_whole
@@ -53,7 +54,8 @@ from foldlog.eventstore.maintenance.unfinished import check_finished, on_finishe
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
-from foldlog.eventstore.sources.moving import copy_source
+from foldlog.eventstore.sources.moving import copy_source, made_of, note_made, of_whole_records
+from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
 from foldlog.eventstore.store import Store
 
 Item = TypeVar("Item")
@@ -189,7 +191,7 @@ def copy_conversation(
     events to copy, in small transactions; where events were redacted since, all of them.
     """
     found, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
-    tombstones = copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
+    tombstones = copy_tombstones(source, target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     if not found.version:  # it is a source whose events were not made
@@ -207,10 +209,11 @@ def copy_conversation(
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
         rows = writer.linked(stored_rows(source, found, start))
-        for chunk in chunked(_up_to_damage(rows, damage)):
+        made = made_of(source, found) if there is not None and there.pending else {}
+        for chunk in of_whole_records(chunked(_up_to_damage(rows, damage)), made):
             if stopped.is_set():
                 raise CancelledError
-            writer.copy(chunk)
+            writer.copy(chunk, made)
         keys = _up_to_damage(keys_of(source, found), damage)
         views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
@@ -300,11 +303,12 @@ class CopyWriter(StagedWriter):
             end = end.grown(counted)
             yield counted
 
-    def copy(self, rows: Sequence[Row]) -> None:
-        """Add the next rows, of those that ``linked`` yields, at most some thousand. Raises ``VersionConflict`` if
-        another writer appends to the conversation during the copy.
+    def copy(self, rows: Sequence[Row], made: Made = MappingProxyType({})) -> None:
+        """Add the next rows, of those that ``linked`` yields, at most some thousand; and that these are the events of
+        the records in ``made``. Raises ``VersionConflict`` if another writer appends to the conversation during the
+        copy.
         """
-        self.add(rows, lambda writing: None)
+        self.add(rows, partial(note_made, made=made, version=rows[-1].id + 1))
         self.end = self.end.grown(rows[-1])
 
     def finish(
@@ -349,16 +353,18 @@ def _write_beside(
     writing.end()
 
 
-def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add tombstones of one id, the first one first, which the target does not have. Return how many were added. Raises
-    ``ConversationErased`` where the conversation lives there.
+def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
+    """Add tombstones of one id, the first one first, which the target does not have, each with the sources that it
+    refuses. Return how many were added. Raises ``ConversationErased`` where the conversation lives there.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
-    works = (partial(_copy_tombstone, target=target, one=one, before=before) for before, one in pairs)
+    works = (partial(_copy_tombstone, source=source, target=target, one=one, before=before) for before, one in pairs)
     return sum(map(target.recorder.transact, works))
 
 
-def _copy_tombstone(transaction: Transaction, target: Database, one: Conversation, before: Conversation | None) -> bool:
+def _copy_tombstone(
+    transaction: Transaction, source: Database, target: Database, one: Conversation, before: Conversation | None
+) -> bool:
     erasure, found = one.erasure, target.find(transaction, one.id, pending=True)
     assert erasure is not None
     there = [] if found is None else [*tombstones_before(transaction, found), found]
@@ -366,8 +372,10 @@ def _copy_tombstone(transaction: Transaction, target: Database, one: Conversatio
         return False
     replaces = found.key if found is not None and _is_tombstone(found, before) else None
     if found is None or replaces is not None:
+        refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(one.key))
         begun = transaction.begin(Beginning(one.id, one.created_at, b"", replaces=replaces))
         enter_erasure(transaction, begun, erasure)
+        SourcesToWrite(target, transaction).refuse(begun.key, refused)
         return True
     if found.erasure is None:
         when = from_microseconds(erasure.erased_at).isoformat()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -12,9 +12,9 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Row
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, changed_records
-from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
 _TOGETHER: Final = 64
 """The number of blocks in one transaction: some megabytes."""
@@ -71,6 +71,51 @@ def copy_source(source: Database, target: Database, found: Conversation) -> None
         writing.end()
 
     target.recorder.transact(finish)
+
+
+def made_of(source: Database, found: Conversation) -> Made:
+    """Return which events the records of a conversation became."""
+
+    def read(reader: Reader) -> Made:
+        sources = Sources(source, reader)
+        own = sources.of_key(found.key)
+        return {} if own is None else sources.made(own)
+
+    return source.recorder.query(read)
+
+
+def of_whole_records(chunks: Iterable[list[Row]], made: Made) -> Iterator[list[Row]]:
+    """Yield rows in groups none of which ends between two events of one record."""
+    inside = {event_id: first for first, count in made.values() for event_id in range(first + 1, first + count)}
+    left: list[Row] = []
+    for chunk in chunks:
+        rows = [*left, *chunk]
+        border = inside.get(rows[-1].id + 1, rows[-1].id + 1)
+        cut = max(0, border - rows[0].id)
+        left = rows[cut:]
+        if cut:
+            yield rows[:cut]
+    if left:
+        yield left
+
+
+def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
+    """Write that the events before a version are those of their records, where the conversation has these already."""
+    sources = SourcesToWrite.beside(writing)
+    source = sources.of_key(writing.key) if made else None
+    if source is None:
+        return
+    new = {
+        number: (first, count)
+        for number, (first, count) in made.items()
+        if source.made <= number < source.records and first + count <= version
+    }
+    if not new:
+        return
+    stop = max(new) + 1
+    sources.put_made(source, min(new), new)
+    sources.set_progress(source, source.records, stop, source.head)
+    writing.set_pending(source.records - stop)
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:

@@ -238,6 +238,10 @@ class Sources:
         """Return whether an erased source was at this place, or had this fingerprint."""
         return bool(self.reader.ask_sources("is_refused", fingerprint))
 
+    def refused_of(self, conversation: int) -> list[bytes]:
+        """Return what an erased conversation refuses."""
+        return [fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)]
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _source(self, columns: Sequence[Any]) -> Source:
@@ -346,6 +350,11 @@ class SourcesToWrite(Sources):
     def put_place(self, place: bytes, found: Place) -> None:
         """Write what was found at a place."""
         self.reader.write_sources("put_place", place, *found)
+
+    def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
+        """Refuse what an erased conversation refuses in another store."""
+        for fingerprint in fingerprints:
+            self.reader.write_sources("put_refused", fingerprint, conversation)
 
     def allow(self, fingerprint: bytes) -> None:
         """Let a source come in again that was erased."""

@@ -1,18 +1,24 @@
-"""A process that is killed between any two transactions of an import, a fork or a first use: the next one goes on."""
+"""A process that is killed between any two transactions of what works on a source: the next one goes on."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from foldlog._archive import importing, makes_events, projecting, reading
+import foldlog
+from foldlog._archive import importing, makes_events, projecting, reading, recording
 from foldlog._archive.importing import Import
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import Event, Redaction, Store, open_store
+from foldlog.eventstore.log import importing as log_importing
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.sources import moving
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of
 from tests.foldlog.records import CORPUS
 
@@ -61,22 +67,64 @@ def whole() -> bytes:
 
 def told(store: Store) -> list[Any]:
     rows = [row.id for row in store.conversations()]
-    return [(name, bytes_of(store, name), events_of(store, name), figures_of(store, name)) for name in sorted(rows)]
+    return [(name, bytes_of(store, name), imported_in(store, name), figures_of(store, name)) for name in sorted(rows)]
 
 
-@pytest.mark.parametrize("work", [grow, use, fork])
+def imported_in(store: Store, name: str) -> list[Event]:
+    """All events but receipts, each of which has a time of its own; so has what it redacted."""
+    events = [event for event in events_of(store, name) if not isinstance(event, Redaction)]
+    return [event if event.redacted is None else replace(event, redacted=None) for event in events]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many transactions."""
+    monkeypatch.setattr(reading, "SIZE", 3_000)
+    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 3_000)
+    monkeypatch.setattr(projecting, "_EVENTS", 8)
+    monkeypatch.setattr(recording, "SIZE", 300)
+    monkeypatch.setattr(log_importing, "CHUNK", 4)
+    monkeypatch.setattr(moving, "_TOGETHER", 2)
+
+
+def redact_one(store: Store, path: Path) -> None:
+    use(store, path)
+    (row,) = store.conversations()
+    history = foldlog.Histories(store)[row.id]
+    if not any(event.redacted for event in history.events()):
+        history.redact(3, reason="asked for", by="me")
+
+
+def record(store: Store, path: Path) -> None:
+    """Hand over records one by one, as a runtime that begins again where it was, until they are put together."""
+    history = foldlog.Histories(store)["recorded"]
+    records = [{"role": "user", "content": f"{number} {'words ' * 9}"} for number in range(12)]
+    for each in records[history.version() :]:
+        history.append_records([each], format="openai-chat")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], str]:
+    """The URL of a new store for each number."""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+        return lambda number: url(another=True)
+    return lambda number: f"sqlite:///{tmp_path}/{number}.db"
+
+
+@pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
 def test_a_killed_import_or_first_use_goes_on(
-    work: Callable[[Store, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Callable[[Store, Path], None],
+    new_url: Callable[[int], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "SIZE", 1_000)
-    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 1_000)
-    monkeypatch.setattr(projecting, "_EVENTS", 3)
     path = tmp_path / "session.jsonl"
     with makes_events(open_store("memory:")) as store:
         work(store, path)
         expected = told(store)
     for transactions in count():
-        url = f"sqlite:///{tmp_path}/{transactions}.db"
+        url = new_url(transactions)
         is_over = True
         with makes_events(open_store(url)) as store, monkeypatch.context() as patched:
             killed_after(store, transactions, patched)
@@ -92,3 +140,40 @@ def test_a_killed_import_or_first_use_goes_on(
         if is_over:
             assert transactions > 2
             return
+
+
+@pytest.mark.parametrize("was_pending", [False, True])
+def test_a_killed_copy_goes_on_and_makes_no_event_twice(
+    was_pending: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(whole())
+    with makes_events(open_store("memory:")) as store:
+        (one,) = Import(store, [path])
+        base = tmp_path / "base.db"
+        with open_store(base) as target:
+            assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [None] * was_pending
+        expected = events_of(store, one.conversation)
+        for transactions in count():
+            killed, used = tmp_path / f"{transactions}.db", tmp_path / f"{transactions}-used.db"
+            shutil.copy(base, killed)
+            is_over = True
+            with open_store(killed) as target, monkeypatch.context() as patched:
+                killed_after(target, transactions, patched)
+                try:
+                    assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
+                except Killed:
+                    is_over = False
+            shutil.copy(killed, used)
+            with makes_events(open_store(used)) as target:
+                assert [each.findings for each in verify(target) if each.findings] == []
+                if was_pending or is_over:  # else there may be nothing yet
+                    assert events_of(target, one.conversation) == expected, transactions
+            with open_store(killed) as target:
+                assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
+                assert [*compare_stores(store, target)] == []
+                assert bytes_of(target, one.conversation) == whole()
+                assert [each.findings for each in verify(target) if each.findings] == []
+            if is_over:
+                assert transactions > 2
+                return

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from foldlog import Histories
 from foldlog._archive import makes_events
 from foldlog._archive.importing import SourceRefused
-from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, open_store
+from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, has_content, open_store
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -73,6 +74,38 @@ def test_a_copy_has_the_source(use: Use, tmp_path: Path):
         assert events_of(target, one.conversation) == events_of(store, one.conversation)
         assert imported(target, path).is_unchanged  # the copy knows the file too
         assert (findings_in(target), [*compare_stores(store, target)][1:]) == ([], [])
+
+
+def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: Path):
+    path = session(tmp_path)
+    lines, before = path.read_bytes().splitlines(keepends=True), b""
+    with new_store() as store, new_store() as target:
+        for stop in (6, 12, 18, len(lines)):
+            path.write_bytes(b"".join(lines[:stop]))
+            name = imported(store, path).conversation
+            pending = store.conversation(name, pending=True).pending
+            assert [each.problem for each in copy_store(store, target)] == [None]
+            assert store.conversation(name, pending=True).pending == pending > 0  # the copy made no events
+            assert bytes_of(target, name)[: len(before)] == before
+            says = [event.id for event in events_of(store, name) if event.id >= 2 and has_content(event)]
+            Histories(store)[name].redact(says[-1], reason="asked for", by="me")
+            assert [each.problem for each in copy_store(store, target)] == [None]
+            before = bytes_of(store, name)
+            assert bytes_of(target, name) == before
+            assert events_of(target, name) == events_of(store, name)
+            assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
+
+
+def test_a_copy_refuses_what_its_source_refuses(tmp_path: Path):
+    with new_store() as store, new_store() as target:
+        path = session(tmp_path)
+        name = imported(store, path).conversation
+        erase(store, name, reason="asked for")
+        assert [each.problem for each in copy_store(store, target)] == [None]
+        assert isinstance(refused(target, path), SourceRefused)
+        other = tmp_path / "other.jsonl"
+        other.write_bytes(path.read_bytes())
+        assert isinstance(refused(target, other), SourceRefused)
 
 
 @USES

@@ -746,6 +746,12 @@ ON CONFLICT (place, conversation) DO UPDATE SET seen = excluded.seen, records = 
 -- name: is_refused
 SELECT conversation FROM {schema}.refused WHERE fingerprint = $1::bytea
 
+-- name: refused_of
+SELECT fingerprint FROM {schema}.refused WHERE conversation = $1::bigint
+
+-- name: put_refused
+INSERT INTO {schema}.refused (fingerprint, conversation) VALUES ($1::bytea, $2::bigint) ON CONFLICT DO NOTHING
+
 -- name: allow
 DELETE FROM {schema}.refused WHERE fingerprint = $1::bytea
 

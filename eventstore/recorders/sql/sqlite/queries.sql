@@ -522,6 +522,12 @@ INSERT OR REPLACE INTO places (place, conversation, seen, records, taken, state,
 -- name: is_refused
 SELECT conversation FROM refused WHERE fingerprint = ?
 
+-- name: refused_of
+SELECT fingerprint FROM refused WHERE conversation = ?
+
+-- name: put_refused
+INSERT OR IGNORE INTO refused (fingerprint, conversation) VALUES (?, ?)
+
 -- name: allow
 DELETE FROM refused WHERE fingerprint = ?
 
