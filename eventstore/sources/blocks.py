@@ -96,6 +96,17 @@ class Block(NamedTuple):
         places = self.places[: index + 1] + array("I", [place + longer for place in self.places[index + 1 :]])
         return Block(self.first, places, self.hashes, self.raw[:start] + record + self.raw[end:])
 
+    def between(self) -> Iterator[bytes]:
+        """Yield what stands before, between and behind the records."""
+        edges = iter((0, *self.places, len(self.raw)))
+        return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
+
+    def alone(self) -> Block:
+        """Return the block without what stands between the records, but for white space."""
+        if not any(part.strip() for part in self.between()):
+            return self
+        return of_records(self.first, self.records())._replace(hashes=self.hashes)
+
     def packed(self) -> tuple[bytes, bytes]:
         """Return the index and the bytes, each as it is stored."""
         return pack(self.places.tobytes()) + self.hashes, pack(self.raw)

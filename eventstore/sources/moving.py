@@ -40,15 +40,19 @@ def copy_source(source: Database, target: Database, found: Conversation) -> None
     if own is None:
         return
     key, there = target.recorder.transact(lambda transaction: _begin(transaction, target, found))
+    shared = target.recorder.query(lambda reader: _key_of(target, reader, parent) if parent else None)
+    is_alone = own.parent is not None and shared is None
+    if is_alone:
+        gone = source.recorder.query(partial(_redacted_in, source, own))
+        own = own._replace(redacted=tuple(sorted(gone)))
     if there is not None and (there.head, there.redacted, there.made) == (own.head, own.redacted, own.made):
         return
     _check_same(source, own, there, found)
-    shared = target.recorder.query(lambda reader: _key_of(target, reader, parent) if parent else None)
-    is_alone = own.parent is not None and shared is None
     start = 0 if is_alone else own.from_record
     for blocks in _pages(source, own, start):
         target.recorder.transact(partial(_put, target=target, key=key, blocks=blocks))
     made = source.recorder.query(lambda reader: Sources(source, reader).made(own))
+    refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(found.key))
 
     def finish(transaction: Transaction) -> None:
         now = target.find_key(transaction, key)
@@ -64,6 +68,7 @@ def copy_source(source: Database, target: Database, found: Conversation) -> None
             from_record=start,
         )
         sources.put(copy)
+        sources.refuse(key, (*refused, *sources.redacted_hashes(copy.root)))
         sources.put_made(copy, start, {number: place for number, place in made.items() if number >= start})
         for place, seen in places:
             sources.put_place(place, seen._replace(conversation=key))
@@ -201,6 +206,10 @@ def _key_of(database: Database, reader: Reader, conversation: str) -> int | None
     found = database.find(reader, conversation, pending=True)
     known = None if found is None or found.erasure is not None else Sources(database, reader).of_key(found.key)
     return None if known is None else known.conversation
+
+
+def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]:
+    return Sources(database, reader).all_redacted(source)
 
 
 def _pages(database: Database, source: Source, start: int) -> Iterator[list[Block]]:

@@ -239,8 +239,14 @@ class Sources:
         return bool(self.reader.ask_sources("is_refused", fingerprint))
 
     def refused_of(self, conversation: int) -> list[bytes]:
-        """Return what an erased conversation refuses."""
+        """Return what is refused because of a conversation."""
         return [fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)]
+
+    def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
+        """Return which of these are hashes of redacted records, or fingerprints. Cost: nothing while none is stored."""
+        if not self.reader.ask_sources("first_refused"):
+            return set()
+        return {hashed for hashed in hashes if self.is_refused(hashed)}
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -337,7 +343,8 @@ class SourcesToWrite(Sources):
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
         made = {number: place for number, place in self.made(source).items() if number < source.from_record}
-        alone = source._replace(parent=None, from_record=0)
+        gone = self.all_redacted(source)
+        alone = source._replace(parent=None, from_record=0, redacted=tuple(sorted(gone)))
         self.put_blocks(alone, blocks)
         self.put_made(alone, 0, made)
         self.put(alone)
@@ -352,7 +359,7 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *found)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse what an erased conversation refuses in another store."""
+        """Refuse the hashes of redacted records, or what an erased conversation refuses in another store."""
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)
 

@@ -290,14 +290,16 @@ class _OneSource:
     # -- what it is ---------------------------------------------------------------------------------------------------
 
     def _grown(self, place: Place, source: Source) -> Imported | None:
-        """Append what a log has beyond its last import; None where it does not begin with the same bytes, or more of it
-        came from another place.
+        """Append what a log has beyond its last import; None where it does not begin with the same bytes, more of it
+        came from another place, or somebody went on with its conversation.
         """
         reading = reading_of(self.found.path, self.found.reader)
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
             return None
         assert isinstance(reading, LineReading)
         if place.records != source.records or not reading.begins_with(place.taken, place.digest, place.records):
+            return None
+        if source.made and self._goes_on_here(source):
             return None
         reading.unread += about(source).get("unread", [])
         return self._append(reading, source)
@@ -525,8 +527,11 @@ class _OneSource:
     def _blocks(
         self, reading: Reading, skeleton: Skeleton | DecodedRecords, source: Source, skip: int
     ) -> Iterator[Block]:
-        """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what stays of it."""
+        """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what stays of it, and
+        then nothing between records.
+        """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
+        is_whole = self.query(lambda sources: _is_whole(sources, source.root))
         number = count(reading.records)
         add_new = self._adds_to(reading, skeleton)
 
@@ -543,7 +548,7 @@ class _OneSource:
             for each in block.numbers_of(forbidden) if forbidden else ():
                 block = block.with_record(each, skeleton.left_of(block.record(each)))
                 self.gone.append(each)
-            yield block
+            yield block if is_whole else block.alone()
 
     def _write(
         self,
@@ -652,12 +657,14 @@ class _OneSource:
             sources = Sources(self.database, transaction)
             now = sources.of_key(source.conversation)
             found = self.database.find(transaction, sources.name_of(source.conversation), pending=True)
-            if now is None or found is None or found.key != source.conversation or now.made != source.made:
+            before = None if now is None else (now.made, now.redacted)
+            if before != (source.made, source.redacted) or found is None or found.key != source.conversation:
                 raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
             writing = WriteTransaction(transaction, found, self.database)
             sources = SourcesToWrite.beside(writing)
             first(sources)
-            return self._put(writing, sources, source, blocks, skeleton, reading)
+            assert now is not None
+            return self._put(writing, sources, source._replace(about=now.about), blocks, skeleton, reading)
 
         return self.database.recorder.transact(append)
 
@@ -671,6 +678,7 @@ class _OneSource:
         reading: Reading,
     ) -> Source:
         """Write blocks behind those of a source, and what is known of it then."""
+        self._check_refused(sources, source, blocks)
         sources.put_blocks(source, blocks)
         hashes = b"".join(block.hashes for block in blocks)
         gone = [number for number in self.gone if blocks[0].first <= number < blocks[-1].stop]
@@ -700,6 +708,19 @@ class _OneSource:
         writing.end()
         return grown
 
+    def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
+        """Refuse records that were redacted in another history; those of this family came in as what stays of them."""
+        gone = {*self.gone}
+        numbers = {block.hash_of(n): n for block in blocks for n in range(block.first, block.stop) if n not in gone}
+        refused = sources.refused_among(numbers)
+        if refused and refused & sources.redacted_hashes(source.root):  # it was redacted since the import began
+            raise VersionConflict(sources.name_of(source.conversation), source.records, source.records)
+        if refused and not self.again:
+            raise SourceRefused(
+                f"its record {min(numbers[hashed] for hashed in refused)} was redacted or erased in another "
+                f"conversation, and would come back; import it with --again if it has to"
+            )
+
     def _words(self, sources: Sources, source: Source, reading: Reading, *, is_whole: bool = True) -> dict[str, Any]:
         """Return the title of a source, and what a document holds between its records: nothing, where these or a record
         of the family are redacted, since both may repeat that one.
@@ -707,8 +728,7 @@ class _OneSource:
         told, title, frame = dict[str, Any](), self.found.title, reading.frame if reading.is_done else None
         if not title and frame is None:
             return told
-        family = sources.family(source.root)
-        is_whole = is_whole and not any(each.redacted or REDACTED in about(each) for each in family)
+        is_whole = is_whole and _is_whole(sources, source.root)
         if title and is_whole:
             told[TITLE] = title
         if frame is not None:
@@ -817,6 +837,11 @@ def _with_usage(before: Sequence[Any], now: Sequence[Any]) -> list[Any]:
     """Return what a source told of calls of models, with what it tells now: that of a reply once, a total again."""
     replies = {call.get("reply") for call in now}
     return [*(call for call in before if call.get("reply") is not None and call["reply"] not in replies), *now]
+
+
+def _is_whole(sources: Sources, root: int) -> bool:
+    """Return whether nothing of a family was redacted."""
+    return not any(each.redacted or REDACTED in about(each) for each in sources.family(root))
 
 
 def _amount(usage: Sequence[Any]) -> tuple[int, float]:

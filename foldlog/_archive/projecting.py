@@ -151,13 +151,14 @@ class _Making:
             lambda reader: Sources(self.store.database, reader).all_redacted(source)
         )
         start, findings = source.made, list[str]()
+        first_gone = min(redacted, default=start)  # what stays of a record may be read into fewer events
         first, made, events = start, dict[int, tuple[int, int]](), list[Event]()
         firsts = {number: place[0] for number, place in self.known.items()}
         number = start
         for number, of_record in decoded(self.store, source, self.known, start, self.version, findings):
             if number < start:
                 there = self.known.get(number, (0, 0))[1]
-                if there != len(of_record) and number not in redacted:
+                if there != len(of_record) and number < first_gone:
                     raise ReadOtherwise(self.conversation, number)
                 continue
             if of_record:

@@ -50,25 +50,27 @@ def redact_records(store: Store) -> Callable[[Transaction, Mapping[str, Iterable
     def redact(transaction: Transaction, named: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
         for root, hashes in _hashes(sources, named).items():
+            sources.refuse(root, hashes)
             for source in sources.family(root):
-                _redact_in(sources, source, hashes)
-            for source in sources.family(root):
-                _count_again(sources, source)
+                _blank(sources, source, _numbers(sources, source, hashes))
+            _clear_beside(sources, root)
 
     return redact
 
 
 def redact_beside(store: Store, conversation: str) -> None:
-    """Take the title, and what a document holds between its records, from the source of a conversation and all sources
-    that share its root: later imports do not bring them back.
+    """Take the title, what a source holds between its records, and the records without events, from the source of a
+    conversation and all sources that share its root: later imports do not bring them back.
     """
 
     def redact(transaction: Transaction) -> None:
         sources = SourcesToWrite(store.database, transaction)
         found = source_of(sources, conversation)
-        for source in () if found is None else sources.family(found.root):
+        if found is None:
+            return
+        for source in sources.family(found.root):
             transaction.replace_rows(source.conversation, ())  # so that a vacuum removes the former bytes
-            _count_again(sources, source)
+        _clear_beside(sources, found.root)
 
     store.database.recorder.transact(redact)
 
@@ -96,8 +98,22 @@ def _numbers(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[i
                 yield first + place // 16
 
 
-def _redact_in(sources: SourcesToWrite, source: Source, hashes: set[bytes]) -> None:
-    numbers = sorted(set(_numbers(sources, source, hashes)).difference(source.redacted))
+def _clear_beside(sources: SourcesToWrite, root: int) -> None:
+    """Clear what no event shows and may repeat a redacted record, in all sources of a root: records without events,
+    damaged lines, titles. Count what is left.
+    """
+    for source in sources.family(root):
+        made = sources.made(source)
+        _blank(sources, source, (n for n in range(source.from_record, source.made) if n not in made))
+    for source in sources.family(root):
+        blocks = ((block, block.alone()) for block in sources.own_blocks(source))
+        sources.put_blocks(source, [alone for block, alone in blocks if alone is not block])
+        _count_again(sources, source)
+
+
+def _blank(sources: SourcesToWrite, source: Source, found: Iterable[int]) -> None:
+    """Leave of own records of a source what their format keeps of a redacted one."""
+    numbers = sorted({*found}.difference(source.redacted))
     if not numbers:
         return
     format = format_named(source.format)

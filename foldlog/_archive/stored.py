@@ -161,7 +161,8 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
     """Return the conversation that holds the source of this one (of a fork without a source, its parent), and the texts
-    and values beside its records, such as its title.
+    and values that no event shows: its title, what stands between its records, and records that became no event.
+    Cost: its records.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
@@ -169,7 +170,12 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
         source = source_of(sources, conversation)
         if source is None:
             return conversation, []
-        return sources.name_of(source.conversation), texts_beside(about(source))
+        found, made = texts_beside(about(source)), sources.made(source)
+        for block in sources.blocks(source):
+            found += (part.decode("utf-8", "replace") for part in block.between() if part.strip())
+            without = (n for n in range(block.first, block.stop) if n < source.made and n not in made)
+            found += map(parse, map(block.record, without))
+        return sources.name_of(source.conversation), found
 
     return store.database.recorder.query(read)
 

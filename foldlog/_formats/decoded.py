@@ -1,21 +1,30 @@
 """Count the records of a format that has no skeleton of its own: from the events that they become, in memory.
 
-It costs a decoding at each import and keeps nothing of a redacted record but its hash. What a record is counted as is
-then by construction what its events are counted as.
+It costs a decoding at each import, and keeps of a redacted record its ids, time and kind. What a record is counted as
+is then by construction what its events are counted as.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import force_setattr
 
 from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog._formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog._formats.places import number
-from foldlog._formats.record import NotAnEvent
+from foldlog._formats.record import NotAnEvent, dict_or_empty
 from foldlog.eventstore import Event
+
+_STAY = frozenset((
+    "id", "uuid", "bubbleId", "parentUuid", "parentId", "parent", "parent_message_uuid", "sessionId",
+    "timestamp", "created_at", "createdAt", "type", "subtype", "kind", "role", "sender", "source",
+))  # fmt: skip
+"""The names of what stays of a redacted record: by these, later records name it, and are read as before."""
+_NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+"""A text that stays: an id, a time or the name of a kind. Any other may be words."""
 
 READER = 1
 """The version of what decoders make of records."""
@@ -70,8 +79,11 @@ class DecodedRecords:
         return b""
 
     def left_of(self, record: bytes) -> bytes:
-        """Return what stays of a redacted record: nothing but an object."""
-        return b"{}"
+        """Return what stays of a redacted record: its ids, time and kind."""
+        told = dict_or_empty(next(values_of(iter((record,)))))
+        names = {name: told[name] for name in _STAY & told.keys()}
+        stays = {n: each for n, each in names.items() if each is None or (type(each) is str and _NAME.fullmatch(each))}
+        return bytes_of(stays)
 
 
 def values_of(records: Iterator[bytes]) -> Iterator[Any]:

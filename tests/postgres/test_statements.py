@@ -59,7 +59,7 @@ UNBOUND = {
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
     "what an import finds by the place, the first record or the root of a source": {
-        "places", "is_refused", "allow", "refuse", "family",
+        "places", "is_refused", "first_refused", "allow", "refuse", "family",
     },
     "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
 }  # fmt: skip

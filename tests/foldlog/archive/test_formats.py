@@ -86,3 +86,14 @@ def test_what_stays_of_a_redacted_record_has_no_words(format: str) -> None:
         left = json.loads(skeleton.left_of(line.strip()))
         words = {text for text in texts_in([left], _WORDS_MIN) if " " in text.strip()}
         assert words <= {FAILED}  # by which alone Codex says that a call failed
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_stays_of_any_record_can_be_read_before_the_others(format: str) -> None:
+    rules, lines = format_named(format), lines_of(format)
+    for number, record in enumerate(lines):
+        counted = DecodedRecords(rules)
+        left = counted.left_of(record.strip())
+        for place, line in enumerate(lines):
+            counted.take(json.loads(left if place == number else line))
+        assert set(json.loads(left)) <= set(json.loads(record))

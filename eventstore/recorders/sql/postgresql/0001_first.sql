@@ -184,11 +184,12 @@ CREATE TABLE {schema}.places (
     PRIMARY KEY (place, conversation)
 );
 CREATE INDEX places_of ON {schema}.places (conversation);
--- Places and fingerprints of erased sources: an import refuses them.
+-- Places and fingerprints of erased sources, and hashes of redacted records: an import refuses them.
 CREATE TABLE {schema}.refused (
     fingerprint  bytea PRIMARY KEY,
     conversation bigint NOT NULL
 );
+CREATE INDEX refused_of ON {schema}.refused (conversation);
 
 -- What projections keep beside the events. Rows can be deleted: they are made again, or what they
 -- say is read from the events.

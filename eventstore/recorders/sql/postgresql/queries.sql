@@ -762,5 +762,8 @@ SELECT fingerprint, conversation FROM (
 ) r WHERE conversation = $1::bigint
 ON CONFLICT DO NOTHING
 
+-- name: first_refused
+SELECT conversation FROM {schema}.refused LIMIT 1
+
 -- name: delete_places
 DELETE FROM {schema}.places WHERE conversation = $1::bigint

@@ -154,11 +154,12 @@ CREATE TABLE places (
     PRIMARY KEY (place, conversation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX places_of ON places (conversation);
--- Places and fingerprints of erased sources: an import refuses them.
+-- Places and fingerprints of erased sources, and hashes of redacted records: an import refuses them.
 CREATE TABLE refused (
     fingerprint  BLOB PRIMARY KEY,
     conversation INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX refused_of ON refused (conversation);
 
 -- What projections keep beside the events. Rows can be deleted: they are made again, or what they
 -- say is read from the events.

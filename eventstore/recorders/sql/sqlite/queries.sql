@@ -537,5 +537,8 @@ SELECT fingerprint, conversation FROM (
     SELECT conversation, fingerprint FROM sources UNION ALL SELECT conversation, place FROM places
 ) WHERE conversation = ?
 
+-- name: first_refused
+SELECT conversation FROM refused LIMIT 1
+
 -- name: delete_places
 DELETE FROM places WHERE conversation = ?

@@ -1,0 +1,190 @@
+"""What an import lets in after a redaction: no record that was redacted, under no name, and nothing that held it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog import Histories
+from foldlog._archive.importing import SourceRefused
+from foldlog._archive.redacting import redact_beside
+from foldlog._archive.stored import raw
+from foldlog._matching import events_with, source_with, text_or_pattern
+from foldlog.eventstore import Message, Store
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from tests.foldlog.archive.imports import events_of, imported, new_store, refused
+from tests.foldlog.archive.kinds import KINDS, Line
+
+SECRET = "the lamp is behind the third stone"
+
+
+def line(number: int, text: Any, role: str = "user", session: str = "s1") -> dict[str, Any]:
+    message = {"role": role, "content": text}
+    return {"type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "message": message,
+            "sessionId": session, "timestamp": f"2026-01-05T09:00:{number:02}.000Z"}  # fmt: skip
+
+
+LINES = [line(0, "hello"), line(1, "yes", "assistant"), line(2, SECRET), line(3, "fine", "assistant"), line(4, "so")]
+
+
+def write(path: Path, lines: list[Any]) -> Path:
+    texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
+
+
+def redact(store: Store, text: str = SECRET) -> None:
+    """Redact all that holds a text, as ``redact --matching`` does."""
+    holds = text_or_pattern(text, is_pattern=False)
+    for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
+        if found := events_with(store, row.id, holds, start=row.parent_version or 0, unread=[]):
+            Histories(store)[row.id].redact([each.id for each in found], reason="asked for", with_summaries=True)
+    for row in [*store.conversations()]:
+        if (name := source_with(store, row.id, holds)) is not None:
+            redact_beside(store, name)
+
+
+def held(store: Store, text: str = SECRET) -> list[str]:
+    """The conversations that hold a text in a record, between records, or in an event."""
+    rows = [row.id for row in store.conversations() if row.erased_at is None]
+    return [name for name in rows if text in repr([b"".join(raw(store, name)), *events_of(store, name)])]
+
+
+OTHERS: dict[str, Callable[[Path], tuple[Path, dict[str, str]]]] = {
+    "prefix": lambda path: (path, {"prefix": "p-"}),
+    "conversation": lambda path: (path, {"conversation": "c"}),
+    "resumed": lambda path: (write(path.with_name("s2.jsonl"), [line(9, "on", session="s2"), *LINES]), {}),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(other: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES)
+    with new_store() as store, new_store() as copy:
+        imported(store, path)
+        redact(store)
+        [*copy_store(store, copy)]
+        place, how = OTHERS[other](path)
+        for each in (store, copy):
+            error = refused(each, place, **how)
+            assert isinstance(error, SourceRefused)
+            assert "was redacted" in str(error)
+            assert "--again" in str(error)
+            assert held(each) == []
+        imported(store, place, again=True, **how)
+        assert len(held(store)) == 1
+
+
+def test_what_was_erased_is_refused_in_a_copy_of_the_store(tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES)
+    with new_store() as store, new_store() as copy:
+        imported(store, path)
+        erase(store, "s1", reason="asked for")
+        [*copy_store(store, copy)]
+        assert isinstance(refused(copy, path), SourceRefused)
+        assert isinstance(refused(copy, path, prefix="p-"), SourceRefused)
+
+
+@pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
+@pytest.mark.parametrize("asked", [True, False])
+def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd: str, asked: bool, tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
+    with new_store() as store:
+        imported(store, path)
+        store.version("s1")
+        if asked:
+            redact(store)
+        else:
+            Histories(store)["s1"].redact([2], reason="asked for")
+        assert held(store) == []
+        write(path, [LINES[0], odd, *LINES[1:], odd, line(5, "more")])
+        assert imported(store, path).added
+        assert held(store) == []
+        assert [finding for each in verify(store) for finding in each.findings] == []
+
+
+def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES)
+    later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
+    edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
+    with new_store() as store:
+        imported(store, path)
+        fork = imported(store, write(path, edited)).conversation
+        assert fork != "s1"
+        for text in ("the oil", SECRET):
+            redact(store, text)
+            assert imported(store, path).added == 0
+            assert held(store, text) == []
+        write(path, [*edited, edited[2], LINES[2], line(8, "again")])
+        imported(store, path)
+        assert held(store) == held(store, "the oil") == []
+
+
+REPEATING = {"codex": "replacement_history", "gemini-cli": '"$set": {"messages"', "qwen-code": "compressedHistory"}
+
+
+def records_of(format: str, *words: str) -> tuple[Any, list[str]]:
+    """Records that each say a word, and one that repeats these words."""
+    kind = next(kind for kind in KINDS if kind.format == format)
+    chosen, found, number = random.Random(1), list[str](), 0
+    wanted = [*(f"say {word}" for word in words), REPEATING.get(format, "say again")]
+    first = kind.first("s1")
+    lines = [] if first is None else [json.dumps(first)]
+    while wanted:
+        number += 1
+        word = words[len(found)] if len(found) < len(words) else "again"
+        record = json.dumps(kind.record(Line(number, word, words, "s1", chosen)))
+        is_plain = all(mark not in record for mark in REPEATING.values())
+        if wanted[0] in record and (is_plain or len(wanted) == 1):
+            found.append(record)
+            wanted.pop(0)
+    return kind, [*lines, *found]
+
+
+@pytest.mark.parametrize("format", REPEATING)
+def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format: str, tmp_path: Path) -> None:
+    kind, lines = records_of(format, "lamp-33", "bench-44")
+    path = tmp_path / kind.file
+    with new_store() as store:
+        kind.write(path, lines[:-1], "")
+        name = imported(store, path, format).conversation
+        redact(store, "lamp-33")
+        assert held(store, "lamp-33") == []
+        kind.write(path, lines, "")
+        imported(store, path, format)
+        assert held(store, "lamp-33") == [name]  # it is another record
+        redact(store, "lamp-33")
+        assert held(store, "lamp-33") == []
+        assert imported(store, path, format).added == 0
+        assert held(store, "lamp-33") == []
+
+
+def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(tmp_path: Path) -> None:
+    kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
+    path = tmp_path / kind.file
+    with new_store() as store:
+        kind.write(path, lines[:2], "")
+        imported(store, path, "otlp-genai")
+        redact(store, "lamp-33")
+        assert held(store, "lamp-33") == []
+        kind.write(path, lines, "")
+        assert "repeat what earlier ones say" in str(refused(store, path, "otlp-genai"))
+        assert held(store, "lamp-33") == []
+
+
+def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES)
+    with new_store() as store:
+        imported(store, path)
+        store.append("s1", Message(source="user", content="on"), expected_version=store.version("s1"))
+        write(path, LINES)
+        assert (imported(store, path).added, len([*store.conversations()])) == (0, 1)
+        write(path, [*LINES, line(5, "more")])
+        assert imported(store, path).conversation == "s1@5"
