@@ -57,7 +57,7 @@ from foldlog.eventstore.log.appending import begin_fork
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.recorders.types import Beginning, Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, hash_of, shared
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
@@ -65,6 +65,9 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 _TRIES: Final = 5
 _TRANSACTION_BYTES: Final = 8 * 2**20
 """The bytes of a source in one transaction: a longer source comes in several."""
+_TOGETHER_BYTES: Final = 2 * 2**20
+"""The bytes of short new sources that one transaction writes."""
+_SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _NO_HISTORY: Final = "holds no history that can be imported"
 
@@ -133,6 +136,7 @@ class Import:
         self.findings = list[ImportFinding]()
         self.left_out = list[Path]()
         self.not_opened = list[Path]()
+        self._waiting = list[_NewSource]()
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings, self.left_out, self.not_opened = [], [], []
@@ -173,17 +177,31 @@ class Import:
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
+        for found, number in self._sources_below(root):
+            new = None if isinstance(found, Unchanged) else self._short_and_new(found, number)
+            if new is not None:
+                self._waiting.append(new)
+                if sum(each.size for each in self._waiting) < _TOGETHER_BYTES:
+                    continue
+            yield from self._write_waiting()
+            if isinstance(found, Unchanged):
+                yield from self._unchanged(found.path)
+            elif new is None:
+                yield self._import(found, number)
+        yield from self._write_waiting()
+
+    def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, int]]:
+        """Yield the sources, each with its number in its file. Take notice of what is none."""
         numbers = dict[Path, Iterator[int]]()
         for found in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(found, Unchanged):
-                yield from self._unchanged(found.path)
+                yield found, 0
             elif isinstance(found, LeftOut):
                 (self.left_out if found.is_read else self.not_opened).append(found.path)
             elif isinstance(found, ImportFinding):
                 self.findings.append(found)
             else:
-                number = next(numbers.setdefault(found.path, count()))
-                yield self._import(found, number)
+                yield found, next(numbers.setdefault(found.path, count()))
 
     # -- files that are as they were ----------------------------------------------------------------------------------
 
@@ -231,14 +249,43 @@ class Import:
         tries = count(1)
         while True:
             try:
-                one = _OneSource(self._store, found, self._place(found.path, number), self._named(name))
-                one.again, one.prefix = self._again, self._prefix
-                return one.imported()
+                return self._source(found, number).imported()
             except VersionConflict as error:  # another process imports it: what it added is compared now
                 if next(tries) == _TRIES:
                     return Failed(name, found.format.name, found.path, error)
             except (EventStoreError, OSError) as error:
                 return Failed(name, found.format.name, found.path, error)
+
+    def _source(self, found: Found, number: int) -> _OneSource:
+        name = found.name.prefixed(self._prefix).name
+        one = _OneSource(self._store, found, self._place(found.path, number), self._named(name))
+        one.again, one.prefix = self._again, self._prefix
+        return one
+
+    def _short_and_new(self, found: Found, number: int) -> _NewSource | None:
+        """Return a short source of which nothing is here, read as a whole; None for any other."""
+        try:
+            if os_path.getsize(found.path) > _SHORT_BYTES:
+                return None
+            return self._source(found, number).read_new(number)
+        except (EventStoreError, OSError):  # its import says so
+            return None
+
+    def _write_waiting(self) -> Iterator[Imported | Failed]:
+        """Write the short sources in one transaction. Where one of them cannot be written, each is imported alone."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        try:
+            sources = self._store.database.recorder.transact(
+                lambda transaction: [new.begin(transaction) for new in waiting]
+            )
+        except EventStoreError:
+            for new in waiting:
+                yield self._import(new.one.found, new.number)
+            return
+        for new, source in zip(waiting, sources, strict=True):
+            yield new.one.begun(new, source)
 
     def _named(self, name: str) -> Callable[[str | None], str]:
         """Return what names a source: by its records, else by its place."""
@@ -249,6 +296,16 @@ class Import:
             return f"{self._prefix}{told}" if told else name
 
         return named
+
+
+class _NewSource(NamedTuple):
+    """A source that is read as a whole and not written yet. ``size`` is in bytes, ``number`` its place in its file."""
+
+    one: _OneSource
+    reading: Reading
+    begin: Callable[[Transaction], Source]
+    size: int
+    number: int
 
 
 class _OneSource:
@@ -274,8 +331,8 @@ class _OneSource:
         """The hashes of the records from which it goes on, where it does not hold these."""
 
     def imported(self) -> Imported:
-        known = self.query(lambda sources: sources.places(self.place))
-        if self.query(lambda sources: sources.is_refused(self.place)) and not self.again:
+        known, is_refused = self._known()
+        if is_refused and not self.again:
             raise SourceRefused("the source of this place was erased; import it again with --again")
         if known:
             source = self.source(known[-1].conversation)
@@ -286,6 +343,47 @@ class _OneSource:
             return self._new()
         self._find_beginning(sources)
         return self._compared(sources, known[-1])
+
+    def _known(self) -> tuple[list[Place], bool]:
+        """Return what was found at this place before, and whether a source was erased that was."""
+        found: tuple[list[Place], bool] = self.query(
+            lambda sources: (sources.places(self.place), sources.is_refused(self.place))
+        )
+        return found
+
+    def read_new(self, number: int) -> _NewSource | None:
+        """Read a source of which nothing is here; None where it is not new, or not a conversation of its own."""
+        known, is_refused = self._known()
+        if known or is_refused:
+            return None
+        reading = reading_of(self.found.path, self.found.reader)
+        skeleton = _counting(self.found.format)
+        blocks = [*reading.blocks(self._adds_to(reading, skeleton))]
+        if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
+            return None
+        name = self.named(skeleton.conversation)
+        there, is_refused = self._there(name, blocks[0].hash_of(0))
+        if there is not None or is_refused:
+            return None
+        begin = self._beginning(reading, skeleton, name, blocks)
+        return _NewSource(self, reading, begin, sum(len(block.raw) for block in blocks), number)
+
+    def begun(self, new: _NewSource, source: Source) -> Imported:
+        """Return the outcome of a new source that was written."""
+        self.key = source.conversation
+        if not self.is_noted:
+            self._note(source, new.reading)
+        return self._outcome(new.reading, new.reading.records)
+
+    def _there(self, name: str, fingerprint: bytes) -> tuple[Conversation | None, bool]:
+        """Return the conversation with this name, and whether a source with this first record was erased."""
+        found: tuple[Conversation | None, bool] = self.query(
+            lambda sources: (
+                sources.database.find(sources.reader, name, pending=True),
+                sources.is_refused(fingerprint),
+            )
+        )
+        return found
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -329,11 +427,9 @@ class _OneSource:
         first = next(blocks, None)
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
-        told = skeleton.conversation if isinstance(skeleton, DecodedRecords) else skeleton.state.conversation
-        name = self.named(told)
-        there = self.query(lambda sources: sources.database.find(sources.reader, name, pending=True))
-        fingerprint = first.hash_of(0)
-        if not self.again and self.query(lambda sources: sources.is_refused(fingerprint)):
+        name = self.named(skeleton.conversation)
+        there, is_refused = self._there(name, first.hash_of(0))
+        if is_refused and not self.again:
             raise SourceRefused("this source was erased; import it again with --again")
         if isinstance(skeleton, Skeleton) and (one := self._go_on(skeleton, name)) is not None:
             return one
@@ -580,8 +676,25 @@ class _OneSource:
     ) -> None:
         """Begin a conversation for a source, and write its blocks."""
         groups = _grouped(blocks if first is None else _with(first, blocks))
-        group = next(groups)
-        whole = [*group]
+        begin = self._beginning(reading, skeleton, name, next(groups), parent, alike)
+        source = self.database.recorder.transact(begin)
+        self.key = source.conversation
+        for more in groups:
+            source = self._appended(source, more, skeleton, reading)
+        if not self.is_noted:
+            self._note(source, reading)
+        self._make_fork(source)
+
+    def _beginning(
+        self,
+        reading: Reading,
+        skeleton: Skeleton | DecodedRecords,
+        name: str,
+        blocks: Sequence[Block],
+        parent: Source | None = None,
+        alike: int = 0,
+    ) -> Callable[[Transaction], Source]:
+        """Return what begins a conversation with the first blocks of a source."""
 
         def begin(transaction: Transaction) -> Source:
             writing = self._begun(transaction, name, parent, alike)
@@ -600,17 +713,11 @@ class _OneSource:
                 self.found.format.name,
                 READER,
                 head,
-                whole[0].hash_of(whole[0].first) if parent is None else parent.fingerprint,
+                blocks[0].hash_of(blocks[0].first) if parent is None else parent.fingerprint,
             )
-            return self._put(writing, sources, begun, whole, skeleton, reading)
+            return self._put(writing, sources, begun, blocks, skeleton, reading)
 
-        source = self.database.recorder.transact(begin)
-        self.key = source.conversation
-        for more in groups:
-            source = self._appended(source, more, skeleton, reading)
-        if not self.is_noted:
-            self._note(source, reading)
-        self._make_fork(source)
+        return begin
 
     def _make_fork(self, source: Source) -> None:
         """Make the events of a source that is a fork: its line counts the records that it shares too, and sums of the

@@ -137,6 +137,11 @@ class Skeleton(ABC):
             self.count(skeleton)
 
     @property
+    def conversation(self) -> str | None:
+        """The name that the records give their conversation."""
+        return self.state.conversation
+
+    @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation from which the source goes on without holding it, and how many records of it come before."""
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.importing import SourceRefused
+from foldlog._archive.importing import Import, Imported, SourceRefused
 from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.verify import verify
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
@@ -131,3 +132,31 @@ def test_what_was_redacted_does_not_come_back_with_its_file(lines: list[bytes], 
         assert isinstance(refused(store, path), SourceRefused)
         assert head != source_of(store, one.conversation).head
         assert [each.findings for each in verify(store) if each.findings] == []
+
+
+def test_short_sources_of_a_folder_share_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"".join(lines_of("claude-code"))
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
+    with new_store() as store:
+        transact, transactions = store.database.recorder.transact, list[object]()
+
+        def counted(work: Callable[[Any], Any]) -> Any:
+            transactions.append(work)
+            return transact(work)
+
+        monkeypatch.setattr(store.database.recorder, "transact", counted)
+        outcomes = [one for one in Import(store, [tmp_path]) if isinstance(one, Imported)]
+        assert (len(outcomes), len(transactions)) == (3, 1)
+        for one in outcomes:
+            assert bytes_of(store, one.conversation) == one.path.read_bytes()
+
+
+def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
+    (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
+    with new_store() as store:
+        outcomes = [one for one in Import(store, [tmp_path]) if isinstance(one, Imported)]
+        assert [one.added for one in outcomes] == [len(lines) - 2, 2]
+        assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
+        assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
