@@ -49,12 +49,6 @@ batch = given if change is None else [*given, change]""",
         Always("found key"),
         "tests/conformance/test_one_conversation.py -k no_method_works and memory",
     ),
-    "recording": Protection(
-        "records of a conversation are written by themselves where its id was that of an erased one",
-        "foldlog:Recording.recorder",
-        Part("key"),
-        "tests/foldlog/archive/test_recording.py -k used_again",
-    ),
     "transaction": Protection(
         "a batch is one transaction",
         "eventstore:SQLiteTransaction._insert",
@@ -558,7 +552,7 @@ if self._is_staged:
         "an erasure is entered in the ledger, so that an audit database removes the texts",
         "eventstore:enter_erasure",
         Gone("enter erased"),
-        "tests/ledger/test_derived.py -k use_the_id_again and sqlite",
+        "tests/ledger/test_derived.py -k use_the_id_again and plain",
     ),
     "calls": Protection(
         "all parallel calls are recorded before the first of them runs",

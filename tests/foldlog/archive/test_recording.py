@@ -36,9 +36,11 @@ def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the
         histories["c1"].append_records(RECORDS[:2], format="openai-chat")
         histories.erase("c1", reason="asked for")
         again = histories.create("c1", {}, replace_erased=True)
+        says = {"role": "user", "content": "hi"}
+        again.append([foldlog.Message(source="user", content="hi")] * 2)  # as long as the erased one was
         again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
-        assert [*again.export()] == [answers(0, "of the first one"), *RECORDS]
-        assert [getattr(event, "cause", None) for event in list(again.events())[1:]] == [None, None, None, 3, None, 5]
+        assert [*again.export("openai-chat")] == [says, says, answers(0, "of the first one"), *RECORDS]
+        assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [None, None, None, 5, None, 7]
 
 
 def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
