@@ -23,17 +23,19 @@ _CHECKED_AFTER = {
 
 
 class Interrupting:
-    """A trace function that raises an exception at the nth place. ``raised`` says whether it came so far."""
+    """A trace function that raises an exception at the nth place in modules whose names begin with ``of``. ``raised``
+    says whether it came so far.
+    """
 
-    def __init__(self, place: int, exception: BaseException) -> None:
-        self.raised = False
+    def __init__(self, place: int, exception: BaseException, of: str) -> None:
+        self.raised, self._of = False, of
         self.places_left = place
         self._exception = exception
         self._returned_to: set[FrameType | None] = set()
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
-        if not frame.f_globals["__name__"].startswith("foldlog.eventstore."):
+        if not frame.f_globals["__name__"].startswith(self._of):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         last: int | None = None
@@ -58,8 +60,8 @@ class Interrupting:
 
 
 @contextmanager
-def interrupted_at(place: int, exception: BaseException) -> Iterator[Interrupting]:
-    interrupting = Interrupting(place, exception)
+def interrupted_at(place: int, exception: BaseException, of: str = "foldlog.eventstore.") -> Iterator[Interrupting]:
+    interrupting = Interrupting(place, exception, of)
     before = sys.gettrace()
     gc.disable()  # what an earlier test left to the collector has places too, in __del__, where nothing can be raised
     sys.settrace(interrupting)

@@ -1,0 +1,53 @@
+"""Ctrl-C at any place of an import or of a first use: the store is sound, and the same work goes on."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from foldlog._archive import makes_events
+from foldlog._archive.importing import Import
+from foldlog.eventstore import Store, open_store
+from foldlog.eventstore.maintenance.verify import verify
+from tests.eventstore.interruptions import interrupted_at
+from tests.foldlog.archive.imports import bytes_of, events_of
+from tests.foldlog.records import CORPUS
+
+_STEP = 311
+"""One place of so many is interrupted, each time another one; all of them take minutes."""
+
+
+def import_and_use(store: Store, path: Path) -> None:
+    (one,) = Import(store, [path])
+    store.version(one.conversation)
+
+
+def findings_in(store: Store) -> list[str]:
+    return [finding.problem for verdict in verify(store) for finding in verdict.findings]
+
+
+@pytest.mark.parametrize("first", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))])
+def test_it_leaves_nothing_half(first: int, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:9]))
+    with makes_events(open_store("memory:")) as store:
+        import_and_use(store, path)
+        (row,) = store.conversations()
+        expected = events_of(store, row.id)
+    for place in count(first, _STEP):
+        with makes_events(open_store("memory:")) as store:
+            exception = KeyboardInterrupt()
+            with interrupted_at(place, exception, of="foldlog.") as interrupting:
+                try:
+                    import_and_use(store, path)
+                except KeyboardInterrupt as error:
+                    assert error is exception  # noqa: PT017 - or none was raised
+            assert findings_in(store) == [], place
+            import_and_use(store, path)
+            assert (events_of(store, row.id), bytes_of(store, row.id)) == (expected, path.read_bytes()), place
+            assert findings_in(store) == [], place
+            if not interrupting.raised:
+                assert place > 3 * _STEP
+                return
