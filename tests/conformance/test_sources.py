@@ -1,0 +1,188 @@
+"""What is stored of sources: blocks, the events of records, places, and what an erasure leaves; on each recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Message, Store
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.sources.blocks import GENESIS, chained, hash_of, joined, of_records
+from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+
+T = TypeVar("T")
+KEYS = KeyRing(["11" * 32])
+RECORDS = [b'{"n": %d, "text": "%b"}' % (number, b"x" * 50) for number in range(9)]
+NAMES = "abc", "\x00é", "名"
+
+
+@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
+def store(recorder: Recorder, request: pytest.FixtureRequest) -> Store:
+    return Store(recorder, WriteSettings(keys=request.param))
+
+
+def asked(store: Store, work: Callable[[Sources], T]) -> T:
+    return store.database.recorder.query(lambda reader: work(Sources(store.database, reader)))
+
+
+def begun(store: Store, name: str, **fields: Any) -> Source:
+    """Begin a conversation with the records as its source, in three blocks."""
+
+    def work(transaction: Transaction) -> Source:
+        beginning = Beginning(name, store.database.now(), bytes(16))
+        writing = WriteTransaction(transaction, begin_new(transaction, store.database, beginning), store.database)
+        writing.begin()
+        sources = SourcesToWrite.beside(writing)
+        blocks = [of_records(first, RECORDS[first : first + 3]) for first in (0, 3, 6)]
+        head = chained(GENESIS, b"".join(block.hashes for block in blocks))
+        source = Source(writing.key, writing.key, None, 0, 9, 0, "codex", 1, head, hash_of(RECORDS[0]))
+        source = source._replace(about=b'{"a": 1}', line=b"a line", sums=b"sums", **fields)
+        sources.put(source)
+        sources.put_blocks(source, blocks)
+        writing.set_pending(9)
+        writing.end()
+        return source
+
+    return store.database.recorder.transact(work)
+
+
+def written(store: Store, work: Callable[[SourcesToWrite], object]) -> None:
+    store.database.recorder.transact(lambda transaction: work(SourcesToWrite(store.database, transaction)))
+
+
+def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
+    return asked(store, lambda sources: [each for block in sources.blocks(source, start) for each in block.records()])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_is_read_as_it_was_written(store: Store, name: str) -> None:
+    source = begun(store, name, redacted=(1, 7))
+    assert asked(store, lambda sources: sources.of(name)) == source
+    assert asked(store, lambda sources: sources.of_key(source.conversation)) == source
+    assert asked(store, lambda sources: sources.of_key(source.conversation + 1)) is None
+    assert asked(store, lambda sources: sources.all()) == [source]
+    assert asked(store, lambda sources: sources.pending_lines()) == {name: b"a line"}
+    assert records_of(store, source) == RECORDS
+    assert records_of(store, source, 4) == RECORDS[3:]
+    assert asked(store, lambda sources: sources.record(source, 8)) == RECORDS[8]
+    assert asked(store, lambda sources: sources.hashes(source)) == b"".join(map(hash_of, RECORDS))
+    gone = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
+    assert asked(store, lambda sources: sources.redacted_hashes(source.root)) == gone
+
+
+def test_blocks_are_replaced_and_joined(store: Store) -> None:
+    source = begun(store, "c1")
+    blocks = asked(store, lambda sources: [*sources.own_blocks(source)])
+    changed = blocks[1].with_record(4, b"{}")
+    written(store, lambda sources: sources.put_blocks(source, [changed]))
+    assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
+    whole = joined([blocks[0], changed])
+    written(store, lambda sources: sources.join_blocks(source, [blocks[0], changed], whole))
+    assert asked(store, lambda sources: sources.firsts(source.conversation, 0, 9)) == [0, 6]
+    assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
+    assert asked(store, lambda sources: sources.hashes(source)) == b"".join(map(hash_of, RECORDS))
+
+
+def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store) -> None:
+    parent = begun(store, "c1")
+    written(store, lambda sources: sources.put_made(parent, 0, {0: (0, 2), 3: (2, 1), 8: (3, 1)}))
+    other = begun(store, "c2")
+    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
+
+    def share(sources: SourcesToWrite) -> None:
+        for first in (0, 3, 6):
+            sources.delete_block(fork.conversation, first)
+        sources.put_blocks(fork, [of_records(4, [b"[]", b"[1]"])])
+        sources.put(fork._replace(records=6))
+        sources.put_made(fork, 4, {5: (9, 2)})
+
+    written(store, share)
+    source = asked(store, lambda sources: sources.of("c2"))
+    assert source is not None
+    expected = [*RECORDS[:4], b"[]", b"[1]"]
+    assert records_of(store, source) == expected
+    assert asked(store, lambda sources: sources.made(source)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
+    assert [each.conversation for each in asked(store, lambda sources: sources.family(parent.root))] == [
+        parent.conversation,
+        fork.conversation,
+    ]
+    written(store, lambda sources: sources.leave_parent(source))
+    alone = asked(store, lambda sources: sources.of("c2"))
+    assert alone is not None
+    assert (alone.parent, alone.from_record) == (None, 0)
+    assert records_of(store, alone) == expected
+    assert asked(store, lambda sources: sources.made(alone)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
+
+
+def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Store) -> None:
+    one, two = begun(store, "c1"), begun(store, "c2")
+    first = Place(one.conversation, 5, 9, 100, b"state", b"digest")
+    written(store, lambda sources: sources.put_place(b"p" * 16, first._replace(seen=7)))
+    written(store, lambda sources: sources.put_place(b"p" * 16, first))
+    second = first._replace(conversation=two.conversation, seen=6)
+    written(store, lambda sources: sources.put_place(b"p" * 16, second))
+    assert asked(store, lambda sources: sources.places(b"p" * 16)) == [first, second]
+    assert asked(store, lambda sources: sources.places(b"q" * 16)) == []
+    assert asked(store, lambda sources: sources.places_of(two.conversation)) == [(b"p" * 16, second)]
+
+
+def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store: Store) -> None:
+    source = begun(store, "c1")
+    written(store, lambda sources: sources.put_made(source, 0, {0: (0, 2)}))
+    written(store, lambda sources: sources.put_place(b"p" * 16, Place(source.conversation, 1, 9, 1, b"", b"")))
+    erase(store, "c1", reason="asked for")
+    assert asked(store, lambda sources: (sources.of("c1"), sources.of_key(source.conversation))) == (None, None)
+    assert records_of(store, source) == []
+    assert asked(store, lambda sources: (sources.made(source), sources.places(b"p" * 16))) == ({}, [])
+    refused = asked(store, lambda sources: sources.refused_of(source.conversation))
+    assert sorted(refused) == sorted([b"p" * 16, source.fingerprint])
+    assert asked(store, lambda sources: [sources.is_refused(each) for each in refused]) == [True, True]
+    written(store, lambda sources: sources.allow(b"p" * 16))
+    assert asked(store, lambda sources: sources.refused_of(source.conversation)) == [source.fingerprint]
+    written(store, lambda sources: sources.refuse(source.conversation, [b"r" * 16, source.fingerprint]))
+    assert asked(store, lambda sources: sources.is_refused(b"r" * 16))
+
+
+def test_records_without_events_are_met_by_each_transaction(store: Store) -> None:
+    source = begun(store, "c1")
+    for work in (
+        lambda: store.version("c1"),
+        lambda: store.append("c1", Message(source="user", content="hi"), expected_version=0),
+        lambda: store.fork("c1", 0, "fork"),
+        lambda: [*store.events("c1")],
+    ):
+        with pytest.raises(EventsNotMade, match="c1"):
+            work()
+    assert store.conversation("c1", pending=True).pending == 9
+
+    def made(writing: WriteTransaction) -> None:
+        sources = SourcesToWrite.beside(writing)
+        sources.set_progress(source, 9, 9, source.head)
+        sources.put_made(source, 0, {number: (number, 1) for number in range(9)})
+        writing.set_pending(0)
+
+    events = [Message(source="user", content=record.decode()) for record in RECORDS]
+    assert store.extend("c1", events, expected_version=0, also=made) == 9
+    assert store.version("c1") == 9
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+
+
+def test_nothing_of_a_source_is_read_without_its_key(recorder: Recorder) -> None:
+    source = begun(Store(recorder, WriteSettings(keys=KEYS)), "c1")
+    without = Store(recorder)
+    with pytest.raises(KeyUnavailable):
+        asked(without, lambda sources: sources.of("c1"))
+    with pytest.raises(KeyUnavailable):
+        records_of(without, source)
+    assert asked(without, lambda sources: sources.pending_lines()) == {"c1": b""}
+    for statement in ("blocks", "block_indexes"):
+        with recorder.read() as reader:
+            page = (source.conversation, 0, 10) if statement == "blocks" else (source.conversation,)
+            assert b"x" * 9 not in repr(reader.ask_sources(statement, *page)).encode()
