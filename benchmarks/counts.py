@@ -175,7 +175,7 @@ def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
 
 def _called(store: Store) -> list[Event]:
     """Return a call and its result, as an agent appends them in most steps."""
-    call_id = f"call {store.database.last_version('c')}"
+    call_id = f"call {store.version('c')}"
     call = Action(tool="run", arguments={"command": "ls -l " * 10}, call_id=call_id, thought="what is here? " * 5)
     return [call, Observation(tool="run", content="a file " * 40, call_id=call_id)]
 

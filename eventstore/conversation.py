@@ -98,7 +98,8 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     event breaks a rule; the message names the event by its place among those given; ``DocumentsChanged`` where a change
     of documents does not build on the newest values. Cost: the events of the command.
     """
-    check_version(state, command.expected_version)
+    if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
+        check_version(state, command.expected_version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
     first, decided = state.version, []

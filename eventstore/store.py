@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
@@ -16,7 +16,7 @@ from foldlog.eventstore.conversation import AnyVersion
 from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
+from foldlog.eventstore.log.appending import Appending, Besides, DocumentsUnchanged, begin_fork
 from foldlog.eventstore.log.database import Database, behind, paged, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
@@ -38,13 +38,14 @@ from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 
 _is_structural = attrgetter("structural")
+_kind = attrgetter("kind")
+_DOCUMENT_CHANGES: Final = "document_changes"
 
 
 class Store:
@@ -103,24 +104,20 @@ class Store:
         ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
         appended; the length of the conversation does not matter.
         """
-        work = prepare_append(self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
-        work.together, work.also = together, also
-        try:
-            while True:
-                try:
-                    self._recorder.transact(work, any_thread=work.any_thread and not together and also is None)
-                except origins.NotIndexed:
-                    origins.index(self.database, conversation)
-                    continue
-                try:
-                    return work.recorded()
-                except BaseException as error:
-                    note_committed(error)
-                    raise
-        except FAILURES:
-            for each in (work, *together):
-                self.database.known.forget(each.conversation)
-            raise
+        work = prepare_append(
+            self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation, together, also
+        )
+        while True:
+            try:
+                self._recorder.transact(work, any_thread=work.any_thread)
+            except origins.NotIndexed:
+                origins.index(self.database, conversation)
+                continue
+            try:
+                return work.recorded()
+            except BaseException as error:
+                note_committed(error)
+                raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded], check: Check = lambda _: None) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
@@ -357,6 +354,8 @@ def prepare_append(
     dedupe: Literal["origin"] | None = None,
     guard: Callable[[ReadTransaction], object] | None = None,
     generation: Generation | None = None,
+    together: Sequence[Appending] = (),
+    also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
     """Encode the events of an append, and return its work. Raises what ``Store.append`` raises before it writes."""
     if type(conversation) is not str:
@@ -372,20 +371,14 @@ def prepare_append(
     else:
         batch = [store._encode(event, f"event {place} of this append: ") for place, event in enumerate(events)]
     structural = any(map(_is_structural, batch))
-    return Appending(
-        store.database,
-        conversation,
-        batch,
-        expected_version,
-        idempotency_key,
-        guard,
-        store._project if structural else None,
-        dedupe,
-        generation,
-        (guard is None or isinstance(guard, DocumentsUnchanged))
-        and store._own_clock
-        and not (structural and store._projections),
-    )
+    work = Appending(store.database, conversation, batch, expected_version, generation, any_thread=store._own_clock)
+    asked = idempotency_key is not None or dedupe is not None or guard is not None or also is not None or together
+    if asked or structural or _DOCUMENT_CHANGES in map(_kind, batch):
+        project = store._project if structural and store._projections else None
+        work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
+        calls_others = project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
+        work.any_thread = store._own_clock and not calls_others
+    return work
 
 
 def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from copy import copy
 
 from foldlog.eventstore import Conversation, ConversationNotFound, Generation, Store
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, Left
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.projections import Views
@@ -33,13 +33,9 @@ class Meant(Database):
             self.generation.key = found.key
         return found
 
-    def as_left(self, conversation: str) -> Conversation | None:
-        found = super().as_left(conversation)
-        return found if found is not None and found.key == self.generation.key else None
-
-    def last_version(self, conversation: str) -> int | None:
-        known = self.known.get(conversation)
-        return known.stored.version if known is not None and known.stored.key == self.generation.key else None
+    def as_left(self, conversation: str) -> Left | None:
+        left = super().as_left(conversation)
+        return left if left is not None and left.found.key == self.generation.key else None
 
 
 def meant(store: Store, conversation: str) -> tuple[Meant, Store]:

@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     WriteTransaction,
     summary_of,
 )
+from foldlog.eventstore.log.row import events_of
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 from foldlog.projections.explain import Difference, Why, explain_difference, explain_event
@@ -36,7 +37,6 @@ from foldlog.projections.lifetimes.fold import Count, LifetimesFold
 from foldlog.projections.messages import Dialect
 from foldlog.projections.messages.turns import checked
 from foldlog.projections.retractions import target
-from foldlog.projections.stored.appended import Appended
 from foldlog.projections.stored.loading import (
     CHUNK,
     Progress,
@@ -63,15 +63,14 @@ _FEW = 64
 class _Latest:
     """The last View of a conversation, and the conversation as it was found with it. A View made in a transaction that
     was rolled back must not be used when other events get the same ids: the head tells. A View with the content of
-    events that were redacted since must not be used either: the number of redactions tells. ``moment`` is the store's
-    before the View was read last. ``missing`` are revisions that were not stored.
+    events that were redacted since must not be used either: the number of redactions tells. ``missing`` are revisions
+    that were not stored.
     """
 
     folded: ViewFold
     found: Conversation
     view: View
     missing: Sequence[Record] = ()
-    moment: int | None = None
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
         """Return whether this is the View at a version of the conversation that is read."""
@@ -93,33 +92,21 @@ class Views:
         self._dialect = checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
-        self._appended = Appended()
-        store.database.known.observe(self._appended)
 
     def current(self, conversation: str) -> View:
         """Return the View now: the same object until an event is appended, or 64 other conversations are read.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
         ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
-        appended since the last call, or else the events of the View; one question where nothing was committed since.
+        appended since the last call, or else the events of the View; no question where nobody but this process has
+        committed since, and its last append was to this conversation.
         """
         latest = self._latest.get(conversation)
-        moment = None
-        if latest is not None:
-            database = self._store.database
-            found = database.as_left(conversation)
-            events = None if found is None else self._appended.events_between(latest.found, found)
-            if found is not None and events is not None:
-                return self._grow(latest, found, events) if events else latest.view
-            if database.last_version(conversation) == latest.folded.version:
-                moment = None if database.recorder.on_server else database.data_version()
-                if moment is not None and moment == latest.moment:
-                    return latest.view
-        view = self._view(conversation, None)
-        latest = self._latest.get(conversation)
-        if latest is not None and latest.view is view:
-            latest.moment = moment
-        return view
+        left = None if latest is None else self._store.database.as_left(conversation)
+        rows = None if latest is None or left is None else left.rows_since(latest.found)
+        if latest is None or left is None or rows is None:
+            return self._view(conversation, None)
+        return self._grow(latest, left.found, list(events_of(conversation, rows))) if rows else latest.view
 
     def at(self, conversation: str, version: int) -> View:
         """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current``
@@ -272,16 +259,14 @@ class Views:
         return self._keep(_Latest(folded._replace(state=view.state), found, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
-        """Keep the last View of a conversation, and watch what this process appends to it."""
+        """Keep the last View of a conversation."""
         conversation = latest.found.id
         with self._lock:
             if self._latest.pop(conversation, None) is None:
                 while len(self._latest) >= _REMEMBERED:
                     oldest = next(iter(self._latest))
                     del self._latest[oldest]
-                    self._appended.leave(oldest)
             self._latest[conversation] = latest
-            self._appended.watch(conversation)
         return latest.view
 
     def _view_of(self, found: Conversation, folded: ViewFold) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Literal
 
@@ -23,7 +24,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, Forked, summary_of
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, Left
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import ancestor, past_of
@@ -47,6 +48,19 @@ _NO_SUMMARIES: frozenset[int] = frozenset()
 _event = attrgetter("event")
 
 
+class Besides(Struct, eq=False):
+    """What only some appends ask for, beside their events and the version that they expect."""
+
+    idempotency_key: str | None = None
+    guard: Callable[[ReadTransaction], object] | None = None
+    dedupe: Literal["origin"] | None = None
+    project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
+    """Tells the inline projections about structural events."""
+    together: Sequence[Appending] = ()
+    also: Callable[[WriteTransaction], object] | None = None
+    """Writes what belongs to the events, in their transaction."""
+
+
 class Appending(Struct, eq=False):
     """The work of one append. It is called with a transaction, and again with another one if the first is rolled back.
     Once that is committed, ``recorded`` returns the events.
@@ -56,97 +70,93 @@ class Appending(Struct, eq=False):
     conversation: str
     batch: list[Encoded]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
-    idempotency_key: str | None
-    guard: Callable[[ReadTransaction], object] | None
-    project: Callable[[WriteTransaction, Sequence[Event]], None] | None
-    dedupe: Literal["origin"] | None
-    generation: Generation | None
-    any_thread: bool
-    together: Sequence[Appending] = ()
-    also: Callable[[WriteTransaction], object] | None = None
-    """Writes what belongs to the events, in their transaction."""
-    met: int | None = None
-    """The key of the conversation that it appended to."""
+    generation: Generation | None = None
+    besides: Besides | None = None
+    """None for an append of events that are neither structural nor changes of documents, and nothing else."""
+    any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """What was recorded before, or nothing: then this transaction appends nothing."""
     decided: Sequence[Event] = ()
     place: Place = unplaced
     moment: datetime = EPOCH
+    met: int = 0
+    """The key of the conversation that it appended to."""
+    left: Left | None = None
+    """How the transaction leaves the conversation."""
 
     def __call__(self, transaction: Transaction) -> None:
-        self.earlier = None
-        if self.together:
-            transaction.lock_all(each.conversation for each in (self, *self.together))
-        database, batch, version, writing, new, key = self.database, self.batch, 0, None, None, None
-        found, replaces = find_meant(database, transaction, self.conversation, self.generation)
-        if found is not None:
-            self.met, version = found.key, found.version
-            writing = WriteTransaction(transaction, found, database)
-            if self.idempotency_key is not None:
-                key = stored_key(writing.salt, self.idempotency_key)
-                self.earlier = self._earlier(writing, self.idempotency_key, key)
-                if self.earlier is not None:
-                    return
-            if self.guard is not None:
-                self.guard(writing)
-        if self.dedupe is not None and batch:
-            new = origins.unknown(writing, batch)
-            if not new.batch:
-                self.earlier = ()
-                return
+        besides = self.besides
+        if besides is not None and besides.together:
+            transaction.lock_all(each.conversation for each in (self, *besides.together))
+        writing = open_to_append(self.database, transaction, self.conversation, self.generation)
+        if besides is None:
+            self._append(writing, self.batch, State(self.conversation, writing.found.version))
+        elif not self._append_besides(writing, besides):
+            return
+        writing.end()
+        self.met = writing.found.key
+        self.left = transaction.left
+        for other in () if besides is None else besides.together:  # last: one to this conversation goes on behind these
+            other(transaction)
+
+    def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
+        """Decide, link and insert: the whole of a plain append."""
+        events = list(map(_event, batch))
+        self.decided = decide(state, Append(events, self.expected_version))
+        self.place, recorded_at = writing.append(batch, self.database.now())
+        self.moment = from_microseconds(recorded_at)
+        with_times(self.decided, self.moment)
+
+    def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
+        """Append with all that was asked for. Return False where nothing is to be appended: that sets ``earlier``."""
+        key = besides.idempotency_key
+        version = writing.version
+        new = None
+        self.earlier = self.left = None
+        self.met = writing.key
+        if key is not None and writing.is_begun:
+            self.earlier = self._earlier(writing, key)
+            if self.earlier is not None:
+                return False
+        if besides.guard is not None and writing.is_begun:
+            besides.guard(writing)
+        batch = self.batch
+        if besides.dedupe is not None and batch:
+            new = origins.unknown(writing if writing.is_begun else None, batch)
             batch = new.batch
-        self.decided = decided = self._decided(version, batch, writing)
-        now = database.now()
-        if writing is None:
-            beginning = Beginning(self.conversation, now, new_salt(), replaces=replaces)
-            begun = begin_new(transaction, database, beginning)
-            self.met, writing = begun.key, WriteTransaction(transaction, begun, database)
-        self.place, recorded_at = writing.append(batch, now)
-        if self.idempotency_key is not None:
-            key = key or stored_key(writing.salt, self.idempotency_key)
-            writing.remember(key, RecalledKey(version, len(batch)))
+            if not batch:
+                self.earlier = ()
+                return False
+        self._append(writing, batch, _state(writing, batch))
+        if key is not None:
+            writing.remember(stored_key(writing.salt, key), RecalledKey(version, len(batch)))
         if new is not None:
             new.remember(writing, version, begins=version == 0)
-        self.moment = from_microseconds(recorded_at)
-        with_times(decided, self.moment)
-        if self.project is not None:
-            self.project(writing, decided)
-        for event in decided:
+        if besides.project is not None:
+            besides.project(writing, self.decided)
+        for event in self.decided:
             if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
-        if self.also is not None:
-            self.also(writing)
-        writing.end()
-        for other in self.together:  # last: one to this conversation goes on behind these events
-            other(transaction)
+        if besides.also is not None:
+            besides.also(writing)
+        return True
 
     def recorded(self) -> tuple[Recorded, ...]:
         """Return the recorded events: now that they are committed, they have their positions."""
         if self.generation is not None:
             self.generation.key = self.met or self.generation.key
+        if self.left is not None and self.database.recorder.on_server:
+            self.database.left = self.left
         if self.earlier is not None:
             return self.earlier
-        first = self.place()
-        events = enumerate(self.decided, first)
-        return tuple([Recorded(position, self.conversation, self.moment, event) for position, event in events])
+        same = repeat(self.conversation), repeat(self.moment)
+        return tuple(map(Recorded, count(self.place()), *same, self.decided))
 
-    def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event]:
-        """Return the events with their ids. Raises an error where one of them breaks a rule."""
-        events = list(map(_event, batch))
-        existing, documents = _NO_SUMMARIES, None
-        kinds = set(map(type, events))
-        if CondensationAction in kinds and reading is not None:
-            existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
-        if DocumentChanges in kinds:
-            last = None if reading is None else reading.documents_before(version)
-            documents = {} if last is None else last.newest()
-        return decide(State(self.conversation, version, existing, documents), Append(events, self.expected_version))
-
-    def _earlier(self, reading: ReadTransaction, idempotency_key: str, key: str) -> tuple[Recorded, ...] | None:
-        """Return the events that were recorded under the idempotency key before, which is stored as ``key``; None if it
-        is new. Raises ``IdempotencyConflict`` if they were other events.
+    def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
+        """Return the events that were recorded under the idempotency key before; None if it is new. Raises
+        ``IdempotencyConflict`` if they were other events.
         """
-        earlier = reading.recalled(key)
+        earlier = reading.recall(idempotency_key)
         if earlier is None:
             return None
         conversation = reading.conversation
@@ -165,6 +175,36 @@ class Appending(Struct, eq=False):
             Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
             for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
+
+
+def open_to_append(
+    database: Database, transaction: Transaction, conversation: str, generation: Generation | None
+) -> WriteTransaction:
+    """Open the conversation to append to; one that does not exist begins with its first event. Raises what
+    ``find_meant`` raises. Costs no question where the last append of this connection was to it.
+    """
+    left = database.left_in(transaction, conversation)
+    if left is not None and (generation is None or (generation.key == left.found.key and generation.fence is None)):
+        return WriteTransaction(transaction, left.found, database, left.codec)
+    found, replaces = find_meant(database, transaction, conversation, generation)
+    if found is not None:
+        return WriteTransaction(transaction, found, database)
+    beginning = Beginning(conversation, 0, new_salt(), replaces=replaces)
+    return WriteTransaction.of_new(transaction, database, beginning)
+
+
+def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
+    """Return the state that the rules of these events need."""
+    version = reading.version
+    events = list(map(_event, batch))
+    kinds = set(map(type, events))
+    existing, documents = _NO_SUMMARIES, None
+    if CondensationAction in kinds and reading.is_begun:
+        existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
+    if DocumentChanges in kinds:
+        last = reading.documents_before(version) if reading.is_begun else None
+        documents = {} if last is None else last.newest()
+    return State(reading.conversation, version, existing, documents)
 
 
 def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event]) -> bool:

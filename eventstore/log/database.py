@@ -1,4 +1,4 @@
-"""A recorder, the codecs of the conversations in it, the one cache of them, and observers of what is appended.
+"""A recorder, the codecs of the conversations in it, and the state in which the last append left one of them.
 
 A recorder keeps rows as bytes. The store, and everything that maintains a store, applies the codec of a conversation to
 its rows after a read and before an insert. In a store without keys a codec is a checksum, and nothing is encrypted.
@@ -9,94 +9,63 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
-from weakref import ref
-
-from msgspec import Struct, structs
+from typing import Final, NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, KeyUnavailable
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
-from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, have_bytes, read_mark
+from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
 
 T = TypeVar("T")
 
-_KNOWN_MAX: Final = 10_000
+_RECENT_BYTES_MAX: Final = 100_000
+"""The bytes of the newest bodies that stay in memory."""
 
 
-class Known(Struct, frozen=True):
-    """A conversation as this process found or left it: as stored, with its salt decrypted, and its codec.
+class Left(NamedTuple):
+    """A conversation as the last append of a connection left it, with its salt decrypted, and its codec.
 
-    ``era`` is that of the write transaction which found or left it so (``Reader.era``), None for a read transaction.
-    ``foreign``: another process has written to it since this one left it, and may do so again.
+    SQLite keeps one with the connection that writes, for as long as nobody else has committed: then the next append
+    to the conversation asks nothing, and its View grows without a question. For a server it is what the next append
+    expects, and the server compares it in the round trip of the append.
+
+    ``settings`` are those of the database object that opened the codec. ``rows`` are the newest rows, plain, appended
+    one after another to ``before``.
     """
 
-    stored: Conversation
-    plain: Conversation
+    found: Conversation
     codec: RowCodec
-    era: int | None = None
-    foreign: bool = False
+    settings: WriteSettings
+    before: Conversation
+    rows: tuple[Row, ...] = ()
+    size: int = 0
+    """The bytes of the bodies of ``rows``."""
 
+    def rows_since(self, earlier: Conversation) -> Sequence[Row] | None:
+        """Return the rows by which the conversation has grown since it was found ``earlier``. None where some of them
+        are not in memory, or content was redacted.
 
-class Observer(Protocol):
-    """Something that is told what this process appends, for example to go on from a state in memory."""
-
-    def appended(self, before: Conversation, after: Conversation, rows: Sequence[Row], /) -> None:
-        """Take the plain rows by which a transaction lets a conversation grow. Rows with attachments are left out.
-
-        The transaction may still be rolled back, and other writers append too. Heads tell: rows belong to a
-        conversation only where they lead from one head of it to another. It must not ask the store, nor raise.
+        The events of ``earlier`` may belong to a transaction that was rolled back. Its head reveals that: every head
+        depends on all events before it.
         """
-
-
-class KnownConversations:
-    """The conversations that this process found or left last, by id. Any number of threads may use it.
-
-    Where a transaction was rolled back after it noted how it leaves a conversation, nothing is wrong: no transaction
-    has its era any more, and the conversation that is found then is another one.
-    """
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, Known] = {}
-        self.get = self._by_id.get
-        self._observers: tuple[ref[Observer], ...] = ()
-
-    def note(self, known: Known) -> None:
-        """Note how a conversation was found, or how a transaction of this process leaves it. A staged one is left out:
-        several may have the same id.
-        """
-        if known.stored.visible:
-            if len(self._by_id) >= _KNOWN_MAX:
-                self._by_id.clear()
-            self._by_id[known.plain.id] = known
-
-    def forget(self, conversation: str) -> None:
-        """Forget a conversation that a transaction noted and the database then refused to keep: on a server the next
-        one would begin with a state that never was, which a guard would be shown before the server refuses it.
-        """
-        self._by_id.pop(conversation, None)
-
-    def observe(self, observer: Observer) -> None:
-        """From now on tell an observer what is appended, for as long as other code holds it."""
-        self._observers = (*[each for each in self._observers if each() is not None], ref(observer))
-
-    def tell(self, before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
-        """Tell the observers what a transaction appends, unless bytes stand beside its bodies."""
-        for each in self._observers if self._observers and not have_bytes(rows) else ():
-            observer = each()
-            if observer is not None:
-                observer.appended(before, after, rows)
+        found, before = self.found, self.before
+        if (earlier.key, earlier.redactions) != (found.key, found.redactions):
+            return None
+        grown = earlier.version - before.version
+        if not 0 <= grown <= len(self.rows):
+            return None
+        head = before.head if grown == 0 else self.rows[grown - 1].head
+        if head != earlier.head:
+            return None
+        return self.rows[grown:]
 
 
 class Database:
-    """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe.
-
-    It remembers each conversation as it was found. The mark of one that is still the same need not be read again.
-    """
+    """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe."""
 
     def __init__(
         self, recorder: Recorder, settings: WriteSettings | None = None, clock: Callable[[], datetime] | None = None
@@ -105,7 +74,11 @@ class Database:
         recorder.on_copy = enter_restoring
         self.now = present if clock is None else lambda: to_microseconds(clock(), "what the clock gives")
         self.settings = settings or WriteSettings()
-        self.known = KnownConversations()
+        self.left: Left | None = None
+        """On a server: how the last append by this object left a conversation, and what the next one expects."""
+        self._is_contended = False
+        """On a server: whether others wrote to that conversation since. Then the next append asks."""
+        self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late: tuple[int | None, Sequence[tuple[int, int]], Mapping[int, ListedConversation]] = None, (), {}
         """At which ``data_version`` a list could not write which conversations, and what it read of these."""
 
@@ -124,19 +97,11 @@ class Database:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
         return self.recorder.value("bytes_pending") != ""
 
-    def last_version(self, conversation: str) -> int | None:
-        """Return the version of a conversation when this process found or left it last; None where it did not."""
-        known = self.known.get(conversation)
-        return None if known is None else known.stored.version
-
-    def as_left(self, conversation: str) -> Conversation | None:
-        """Return a conversation as it is now, where no question is needed: as this process left it, and no
-        other has committed since. Else None. Cost: some system calls.
+    def as_left(self, conversation: str) -> Left | None:
+        """Return the conversation as it is now, where no question is needed: the last append of this process was to it,
+        and nobody has committed since. Else None. Cost: some system calls.
         """
-        known = self.known.get(conversation)  # first: a transaction may begin now and note what it takes back
-        if known is None or known.era is None:
-            return None
-        return known.plain if self.recorder.value("era") == str(known.era) else None
+        return self.left_in(self.recorder, conversation)
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""
@@ -152,29 +117,29 @@ class Database:
         has to remember to make events. Raises ``CorruptEvent`` where its columns cannot be what was written, or its
         mark is of another state.
         """
-        found = self._found(reader, conversation)
+        if type(conversation) is not str:
+            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
+        left = self.left_in(reader, conversation)
+        if left is not None:
+            self._opened_last = left.found, left.codec
+            return left.found
+        if self.left is not None and self.left.found.id == conversation:
+            found = self._compared(reader, self.left)
+        else:
+            found = self._opened(reader.conversation(conversation))
         if found is not None and found.pending and not pending:
             raise EventsNotMade(conversation, found.pending)
         return found
 
-    def _found(self, reader: Reader, conversation: str) -> Conversation | None:
-        if type(conversation) is not str:
-            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-        era = reader.era(self.known)
-        known = self.known.get(conversation)
-        if known is not None and era is not None and known.era == era:
-            return known.plain
-        found = reader.conversation(conversation, None if known is None or known.foreign else known.stored)
-        known = self.known.get(conversation)
-        if known is not None and known.stored == found:
-            if era is not None or known.foreign:
-                self.known.note(structs.replace(known, era=era, foreign=False))
-            return known.plain
-        return self._opened(found, era, foreign=known is not None)
+    def left_in(self, transaction: Reader | Recorder, conversation: str) -> Left | None:
+        """Return the conversation if the last append of the transaction's connection left it as it is now."""
+        left: Left | None = transaction.left
+        is_right = left is not None and left.found.id == conversation and left.settings is self.settings
+        return left if is_right else None
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:
         """Return the conversation with this key, staged or visible, or with this id, as ``find`` does."""
-        return self._opened(reader.conversation(key), reader.era(self.known))
+        return self._opened(reader.conversation(key))
 
     # -- codecs -------------------------------------------------------------------------------------------------------
 
@@ -184,9 +149,9 @@ class Database:
         Raises ``KeyUnavailable`` where it is encrypted and its key is not in the ring, and ``CorruptEvent`` where its
         mark is of another state.
         """
-        known = self.known.get(found.id)
-        if known is not None and known.plain is found:
-            return known.codec
+        last, codec = self._opened_last
+        if found is last and codec is not None:
+            return codec
         data_key, mark = self.data_key(found), NOTHING_PENDING
         if data_key is not None and found.erasure is None:
             try:
@@ -210,17 +175,46 @@ class Database:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _opened(self, found: Conversation | None, era: int | None, *, foreign: bool = False) -> Conversation | None:
+    def _compared(self, reader: Reader, left: Left) -> Conversation | None:
+        """Return the conversation that was appended to last, as it is now; from a server perhaps unasked."""
+        expected = left.found if left.codec.data_key is None else left.found._replace(salt=b"")
+        found = reader.conversation(expected.id, None if self._is_contended else expected)
+        self._is_contended = found != expected
+        if self._is_contended:
+            return self._opened(found)
+        self._opened_last = left.found, left.codec
+        return left.found
+
+    def _opened(self, found: Conversation | None) -> Conversation | None:
         """Return the conversation with its salt decrypted. Without its key it can be found, but not read."""
-        if found is None:
-            return None
+        if found is None or found.sealed_key is None:
+            return found
         try:
             codec = self.codec_of(found)
         except KeyUnavailable:
             return found
-        plain = found if codec.data_key is None else found._replace(salt=codec.data_key.salt)
-        self.known.note(Known(found, plain, codec, era, foreign))
-        return plain
+        if codec.data_key is not None:
+            found = found._replace(salt=codec.data_key.salt)
+        self._opened_last = found, codec
+        return found
+
+
+def left_by(
+    last: Left | None, found: Conversation, rows: Sequence[Row], now: Conversation
+) -> tuple[Conversation, tuple[Row, ...], int]:
+    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown by ``rows`` to
+    ``now``. None of the rows stay where one has attachments, or is structural and so changes more than itself.
+    """
+    size = 0
+    for row in rows:
+        size += len(row.body)
+        if row.structural or type(row.body) is not bytes:
+            return now, (), 0
+    if size > _RECENT_BYTES_MAX:
+        return now, (), 0
+    if last is None or last.found is not found or last.size + size > _RECENT_BYTES_MAX:
+        return found, tuple(rows), size
+    return last.before, (*last.rows, *rows), last.size + size
 
 
 def start_after(conversation: str | None) -> str:

@@ -88,10 +88,8 @@ def _decoded(
 ) -> Sequence[Row]:
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
-    known = database.known.get(conversation)
-    # A codec lasts where this process has no keys, or where it reads only rows written with the conversation's key.
-    if known is not None and (database.settings.keys is None or known.codec.is_strict):
-        rows = known.codec.decoded(stored)
+    if database.settings.keys is None:  # then it can read plain rows only, and these need no question
+        rows = RowCodec(conversation).decoded(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows
     found = database.find(reader, conversation, pending=True)

@@ -181,11 +181,14 @@ class RowCodec(NamedTuple):
             for place, row in enumerate(rows)
         ]
 
-    def encoded(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
-        """Return plain rows as they are stored, with checksums."""
-        seed, compression = checksum_seed(self.conversation), compression or "none"
-        if self.data_key is None and compression == "none" and not have_bytes(rows):
-            return with_checksums(seed, rows)
+    def encoded(
+        self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
+    ) -> Sequence[Row]:
+        """Return plain rows as they are stored, with checksums. ``are_checked``: the rows have those of plain rows."""
+        compression = compression or "none"
+        if self.data_key is None and compression == "none" and Body not in map(type, map(_body, rows)):
+            return rows if are_checked else with_checksums(checksum_seed(self.conversation), rows)
+        seed = checksum_seed(self.conversation)
         stored = list[tuple[Any, ...]]()
         bodies = list[bytes]()
         beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
@@ -326,11 +329,6 @@ class RowCodec(NamedTuple):
             return recalled.first_id + recalled.events <= self.mark.pending_until
         except (NotAsWritten, TypeError, struct.error):
             return False
-
-
-def have_bytes(rows: Sequence[Row]) -> bool:
-    """Return whether one of these plain rows has attachments."""
-    return Body in map(type, map(_body, rows))
 
 
 def _encodings(row: Row) -> list[int]:

@@ -19,7 +19,7 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
-from foldlog.eventstore.log.database import Database, Known, encrypted
+from foldlog.eventstore.log.database import Database, Left, encrypted, left_by
 from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -30,6 +30,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, RecalledKey, Record, Row
 
 _PROJECTIONS_MAX = 1_000
+_NO_KEY: Final = 0
 
 
 class WriteTransaction(ReadTransaction):
@@ -41,6 +42,21 @@ class WriteTransaction(ReadTransaction):
 
     _reader: Transaction
     _changed = False
+    _recent: tuple[Conversation, tuple[Row, ...], int] | None = None
+    """The newest rows, for ``Left``."""
+    _beginning: Beginning | None = None
+    """The conversation that begins with the first events."""
+
+    @classmethod
+    def of_new(cls, transaction: Transaction, database: Database, beginning: Beginning) -> WriteTransaction:
+        """Open a conversation that begins with the first events that are appended."""
+        writing = cls(transaction, beginning.under(_NO_KEY), database)
+        writing._beginning = beginning
+        return writing
+
+    @property
+    def is_begun(self) -> bool:
+        return self._beginning is None
 
     def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; a record of the same version is replaced, or all earlier ones of the projection. Those of a
@@ -69,25 +85,35 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain. It may be staged."""
-        codec = self._codec_to_write()  # first: it may get its key just now
-        return self._insert(codec, rows, self.found.grown(rows[-1]))
+        stored = self._encoded(rows)  # first: it may get its key just now
+        return self._insert(rows, stored, self.found.grown(rows[-1]))
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
-        codec, found = self._codec_to_write(), self.found
+        if self._beginning is not None:
+            self.found = begin_new(self._reader, self.database, self._beginning._replace(created_at=now))
+            self._beginning = None
+        settings = self.database.settings
+        codec = self._known_codec
+        if codec is None or settings.keys is not None:
+            codec = self._codec_to_write()
+        found = self.found
         if codec.data_key is not None:
             found = found._replace(salt=codec.data_key.salt)
         rows, left = chained(found, batch, now)
-        return self._insert(codec, rows, left), rows[0].recorded_at
+        stored = codec.encoded(rows, settings.compression, are_checked=True)
+        return self._insert(rows, stored, left), rows[0].recorded_at
 
-    def _insert(self, codec: RowCodec, rows: Sequence[Row], left: Conversation) -> Place:
-        found, self.found, known = self.found, left, self.database.known
-        stored = codec.encoded(rows, self.database.settings.compression)
-        if not found.visible:
-            return self._reader.insert(found.key, stored, staged=True)
-        known.tell(found, left, rows)
-        self._changed = True
-        return self._reader.insert(found.key, stored, follow=known)
+    def _insert(self, rows: Sequence[Row], stored: Sequence[Row], left: Conversation) -> Place:
+        """Insert plain rows. The conversation is changed after that: what fails before it writes changes nothing."""
+        found = self.found
+        last = self._reader.left
+        place = self._reader.insert(found.key, stored, staged=not found.visible)
+        self.found = left
+        if found.visible:
+            self._recent = left_by(last, found, rows, left)
+            self._changed = True
+        return place
 
     def publish(self, size: int) -> None:
         """Make the staged conversation visible."""
@@ -157,17 +183,14 @@ class WriteTransaction(ReadTransaction):
         """Write the mark of an encrypted conversation in the state that this transaction leaves."""
         if not self._changed:
             return
-        stored = plain = self.found
-        codec = self._codec()
+        found = self.found
+        codec = self._known_codec or self._codec()
         if codec.data_key is not None:
-            mark = mark_of(codec.data_key, plain, codec.mark)
-            self._reader.set_mark(plain.key, mark)
-            stored = plain._replace(mark=mark, salt=b"")
-            plain = plain._replace(mark=mark, salt=codec.data_key.salt)
-        known = self.database.known
-        era = self._reader.era(known)
-        before = known.get(plain.id) if era is None else None
-        known.note(Known(stored, plain, codec, era, before is not None and before.foreign))
+            mark = mark_of(codec.data_key, found, codec.mark)
+            self._reader.set_mark(found.key, mark)
+            found = found._replace(mark=mark, salt=codec.data_key.salt)
+        if found.visible and found.head is not None and found.erasure is None and not found.pending:
+            self._reader.left = Left(found, codec, self.database.settings, *(self._recent or (found,)))
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec_to_write().encoded(rows, self.database.settings.compression)

@@ -79,12 +79,10 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
         """Return whole numbers or texts as one parameter."""
 
-    def era(self, cache: object) -> int | None:
-        """Return a number that no other recorder has. While write transactions have the same, conversations have
-        changed only by rows that this cache has noted: see ``Transaction.insert``. None where the recorder cannot know
-        that.
-        """
-        return None  # other writers may commit at any time
+    left: Any = None
+    """How the last append left a conversation. The store sets it in a write transaction; SQLite has it in the next one
+    of this process, if nothing else was written since. Any other change of a conversation sets it to None.
+    """
 
     def value(self, name: str) -> str:
         """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in microseconds."""
@@ -375,11 +373,9 @@ class Transaction(Reader):
         """Write the row of a new conversation. Return its key."""
 
     @abstractmethod
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first position is known once the transaction
-        is committed. An id that exists: ``taken``, here or at the commit. ``follow``: the rows follow the last
-        row of the conversation as this transaction found it, and this cache notes how they leave it. A new ``era``
-        begins where another cache noted the last ones, and without ``follow``.
+        is committed. An id that exists: ``taken``, here or at the commit.
 
         ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
         ``taken`` where it is not staged any more.
@@ -425,6 +421,7 @@ class Transaction(Reader):
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
         """Set another mark."""
+        self.left = None
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
@@ -505,7 +502,8 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def forget(self) -> None:
-        """Forget what earlier transactions found, where the recorder keeps that: it may be wrong now."""
+        """Forget what earlier transactions left: it may be wrong now."""
+        self.left = None
 
     def _leave_bytes(self, key: int) -> None:
         """Note that the bytes of what is replaced or deleted stay in the files, until ``Recorder.compact``, and delete
@@ -583,9 +581,7 @@ def makes_pending(method: Method) -> Method:
             try:
                 return method(self, *args, **options)
             except EventsNotMade as pending:
-                if self.on_pending is None:
-                    raise
-                instead = self.on_pending(pending)
+                instead = self.make(pending)
                 if instead is not None:
                     return getattr(instead, method.__name__)(*args, **options)
 
@@ -608,6 +604,14 @@ class Recorder(ABC):
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
+
+    def make(self, pending: EventsNotMade) -> Recorder | None:
+        """Have the events made that a transaction met as missing. Return the recorder that has them, if it is not this
+        one, which can only be read. Raises the error where nobody makes events.
+        """
+        if self.on_pending is None:
+            raise pending
+        return self.on_pending(pending)
 
     @abstractmethod
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
@@ -665,10 +669,15 @@ class Recorder(ABC):
         ``redactions``, another text after each redaction; ``redacted``, so the keys and ids of redacted conversations.
 
         Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
-        to poll; and ``era``, the era of write transactions (``Reader.era``) as the last commit of this process left it.
-        It is not known where a transaction is in progress or another connection has committed since, and where that is
-        not cheap to know. Cost: some system calls.
+        to poll.
         """
+
+    @property
+    def left(self) -> Any:
+        """``Reader.left`` as the last committed transaction left it. None where a transaction is in progress, where
+        another connection has committed since, and where that is not cheap to know. Cost: some system calls.
+        """
+        return None
 
     @abstractmethod
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:

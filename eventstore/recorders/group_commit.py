@@ -331,7 +331,8 @@ class CommitQueue:
                 if committed or interrupted is None:
                     job.written = committed and job.error is None
                     job.done = True
-                    _wake(job)
+                    if job.wake is not None:
+                        _wake(job)
                 elif not job.done and job is not interrupted:
                     again.append(job)
             waiting = again + self._waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,6 @@ from foldlog.eventstore import (
     Record,
     Retraction,
     is_structural,
-    summary_id,
     summary_of,
 )
 from foldlog.projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
@@ -144,32 +143,24 @@ def _lists(revision: Revision, kept: Ints) -> tuple[Ints, ...]:
 def _change(start: ViewFold, event: Event) -> ViewFold:
     """Fold in a structural event that is not a retraction. Cost: the items of the View."""
     state, condensations, _ = resume(start.state, (event,), event.id + 1)
-    shown = {item.id for item in state.events}
     now = start.revision
+    ids = [item.id for item in state.items]
+    shown = [event_id for event_id in ids if event_id >= 0]
     nth = {**start.nth, event.id: now.structural} if condensations else start.nth
-    nth = {c: place for c, place in nth.items() if summary_id(c) in shown}
-    numbers = _numbers(start, event.id)
-    kept: list[int] = []
     summaries: list[Run] = []
-    after, before_next = NOT_RECORDED, -1
-    for item in state.items:
-        if item.id < 0:
-            condensation = summary_of(item.id)
-            _add_summary(summaries, after, condensation, nth[condensation])
-            continue
-        after, number = item.id, numbers[item.id]
-        if number != before_next:
-            kept += (item.id, item.id + 1)
-        kept[-1] = item.id + 1
-        before_next = number + 1
-    if kept and before_next == numbers[event.id]:
-        del kept[-1]  # all later events too, present and future
+    standing = set[int]()
+    for number, place in enumerate([place for place, event_id in enumerate(ids) if event_id < 0]):
+        condensation = summary_of(ids[place])
+        standing.add(condensation)
+        after = shown[place - number - 1] if place > number else NOT_RECORDED
+        _add_summary(summaries, after, condensation, nth[condensation])
     register: Ints = ()
     if state.register is not None:
         condensation = summary_of(state.register.summary.id)
+        standing.add(condensation)
         register = (condensation, nth[condensation], state.register.offset)
     revision = Revision(
-        kept=tuple(kept),
+        kept=_kept(start, shown, event.id + 1),
         summaries=tuple(chain.from_iterable(summaries)),
         register=register,
         tomb=tuple(end for first, last in state.tomb for end in (first, last + 1)),
@@ -178,21 +169,43 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
         structural=now.structural + 1,
         condensations=now.condensations + len(condensations),
     )
+    nth = {condensation: place for condensation, place in nth.items() if condensation in standing}
     return ViewFold(state, revision, state.version, nth, start.base)
 
 
-def _numbers(folded: ViewFold, event_id: int) -> dict[int, int]:
-    """Return a number for each event of a View, and for the next one, by id. Two numbers follow one another if no event
-    that was shown between the two was forgotten or taken back.
+def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
+    """Return the ends of the intervals of a View that still shows the events ``shown``, at ``version``. An interval
+    ends where an event that was shown is forgotten or taken back; the last one is open if none was since.
     """
-    ids = [event.id for event in folded.state.items if event.id >= 0] + [event_id]
-    numbers: dict[int, int] = {}
-    start = 0
-    for gaps, end in enumerate(spanned(folded.revision.kept, folded.revised, event_id + 1)[1::2]):
-        stop = bisect_left(ids, end, start)
-        numbers.update(zip(ids[start:stop], count(start + gaps), strict=False))
-        start = stop
-    return numbers
+    before = [event.id for event in start.state.items if event.id >= 0]
+    kept: list[int] = []
+    place = left = 0
+    is_open = False
+    for end in spanned(start.revision.kept, start.revised, version)[1::2]:
+        stop = bisect_left(before, end, place)
+        left_stop = bisect_left(shown, end, left)
+        for first, last in _pieces(before[place:stop], shown[left:left_stop]):
+            kept += first, last + 1
+        is_open = left < left_stop and shown[left_stop - 1] == before[stop - 1]
+        place = stop
+        left = left_stop
+    return tuple(kept[:-1] if is_open else kept)
+
+
+def _pieces(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last ids of the pieces that are left of ``before``, given all ids that are left."""
+    pieces = []
+    start = place = 0
+    while start < len(after):
+        place = before.index(after[start], place)
+        size = len(after) - start
+        if before[place : place + size] != after[start:]:
+            pairs = zip(before[place:], after[start:], strict=False)
+            size = next(number for number, (one, other) in enumerate(pairs) if one != other)
+        pieces.append((after[start], after[start + size - 1]))
+        place += size
+        start += size
+    return pieces
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:

@@ -18,8 +18,8 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.log import appending
 from foldlog.eventstore.log import row as rows_module
+from foldlog.eventstore.log import writing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
@@ -151,7 +151,7 @@ def test_no_conversation_begins_with_an_empty_id(store: Store, begin: Callable[[
 def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(
-            appending,
+            writing,
             "begin_new",
             lambda transaction, database, new: transaction.begin(new),
         )

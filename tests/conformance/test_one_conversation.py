@@ -224,3 +224,17 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder: 
         with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
             ask()
     assert store.version("c1") == 1
+
+
+def test_a_view_from_memory_notes_which_conversation_it_shows(histories: tuple[Histories, Histories]):
+    """Its object asked the database nothing, and appends to no other conversation that took the id."""
+    wrote, looked = (histories[0]["c1"] for _ in range(2))
+    wrote.append(said("first"))
+    wrote.view()
+    wrote.append(said("first, too"))
+    assert len(looked.view()) == 2
+    new = begun_again(histories[1])
+    before = list(new.events())
+    with pytest.raises(ConversationErased):
+        looked.append(said("late"))
+    assert list(new.events()) == before

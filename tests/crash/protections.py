@@ -71,7 +71,7 @@ for first in range(0, len(rows), _TOGETHER):""",
     ),
     "dedupe": Protection(
         "an event that was left out of a batch sent again was stored, with its source id, in one transaction",
-        "eventstore:Appending.__call__",
+        "eventstore:Appending._append_besides",
         Gone("begins"),
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_deduped",
     ),
@@ -373,14 +373,14 @@ if self._is_staged:
     ),
     "others-since": Protection(
         "a View goes on with what this process appended only while nobody else has committed",
-        "eventstore:SQLiteWriting.era",
-        Instead("header era", "return era"),
+        "eventstore:SQLiteWriting.left",
+        Instead("header left", "return left"),
         "tests/projections/test_grown_views.py -k others_appended",
     ),
     "rows-taken-back": Protection(
         "rows of a transaction that was rolled back come into no View",
-        "projections:Appended.events_between",
-        Part("head"),
+        "eventstore:Left.rows_since",
+        Never("head earlier"),
         "tests/projections/test_grown_views.py -k rolled_back",
     ),
     "taken-back": Protection(

@@ -516,10 +516,10 @@ def test_what_is_not_committed_is_not_told(path: str):
         store.append("c1", [HI, HI], expected_version=0)
         append, recorder = appends_to(store, "c1"), store.database.recorder
         assert isinstance(recorder, SQLiteRecorder)
-        assert together(recorder, [append, lambda _: recorder.value("era")]) == [2, ""]
-        known = store.database.known.get("c1")
-        assert known is not None
-        assert (known.plain.version, str(known.era)) == (3, recorder.value("era"))
+        assert together(recorder, [append, lambda _: recorder.left]) == [2, None]
+        left = store.database.as_left("c1")
+        assert left is not None
+        assert left.found.version == 3
 
 
 def test_memory_forgets_what_sqlite_rolled_back_itself():
@@ -535,10 +535,10 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
 
     with open_store("memory:") as store:
         store.append("c1", HI, expected_version=0)
-        era = store.database.recorder.value("era")
+        assert store.database.as_left("c1") is not None
         with pytest.raises(MemoryError):
             store.database.recorder.transact(fails)
-        assert store.database.recorder.value("era") != era
+        assert store.database.recorder.left is None
 
 
 ERASED = "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"

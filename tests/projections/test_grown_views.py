@@ -11,9 +11,9 @@ import pytest
 from benchmarks.counts import traced
 from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
 from foldlog.eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
+from foldlog.eventstore.log import database
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
-from foldlog.projections.stored import appended
 from tests.eventstore.test_sqlite import FollowedBy, committed_by_another
 
 
@@ -135,11 +135,11 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
     writing.connection = FollowedBy(writing.connection, "COMMIT", committed_by_another(str(path), statement))
     append(store, *said("c"))
-    assert store.database.recorder.value("era") == ""
+    assert store.database.recorder.left is None
     append(store, *said("d"))
-    known = store.database.known.get("c")
-    assert known is not None
-    assert known.plain.redactions == 1
+    left = store.database.as_left("c")
+    assert left is not None
+    assert left.found.redactions == 1
     assert views.current("c") == folded(store)
 
 
@@ -202,10 +202,10 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
 
 def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
-    for n in range(appended.BATCHES_MAX + 1):
-        append(store, *said(str(n)))
+    for n in range(3):
+        append(store, *said(str(n) * (database._RECENT_BYTES_MAX // 2)))
     assert views.current("c") == folded(store)
-    monkeypatch.setattr(appended, "_BATCH_BYTES_MAX", 10)
+    monkeypatch.setattr(database, "_RECENT_BYTES_MAX", 10)
     append(store, *said("c"))
     views.current("c")
     append(store, *said("more than ten bytes"))

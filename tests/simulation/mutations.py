@@ -101,12 +101,11 @@ def _is_redaction(each: Any) -> bool:
     return isinstance(getattr(each, "event", None), Redaction)
 
 
-def _whatever_the_head(original: Any) -> Any:
-    def events_between(self: Any, before: Any, now: Any) -> Any:
-        batches = self._batches.get(now.id, ())
-        return original(self, before, batches[-1].after if batches and now.key == before.key else now)
+def _whatever_came_between(_: Any) -> Any:
+    def rows_since(self: Any, earlier: Any) -> Any:
+        return self.rows[max(earlier.version - self.before.version, 0) :]
 
-    return events_between
+    return rows_since
 
 
 MUTATIONS = {
@@ -189,8 +188,8 @@ MUTATIONS = {
     "follow": Mutation("receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions),
     "views in memory": Mutation(
         "another process's events are not missed",
-        "projections.stored.appended:Appended.events_between",
-        _whatever_the_head,
+        "eventstore.log.database:Left.rows_since",
+        _whatever_came_between,
     ),
 }
 

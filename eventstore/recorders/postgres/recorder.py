@@ -145,8 +145,6 @@ class PostgresRecorder(Recorder):
         return self._retried(attempt)
 
     def value(self, name: str) -> str:
-        if name == "era":
-            return ""  # only the server knows whether others have committed
         return self.query(lambda reader: reader.value(name))
 
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:

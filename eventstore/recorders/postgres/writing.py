@@ -83,11 +83,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._locked.add(key)  # no other transaction can see it
         return key
 
-    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
+    def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         if staged:
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))
             return unplaced
+        self.left = None
         self._ask_for_number()
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_pending
@@ -90,17 +90,19 @@ class MemoryRecorder(Recorder):
 
     def value(self, name: str) -> str:
         with self._lock:
-            in_transaction = self._open().in_transaction
             match name:
                 case "uuid":
                     return self._uuid
                 case "data_version":
                     return str(self._commits)
-                case "era":
-                    return "" if in_transaction else str(self._transaction.newest_era)
                 case "bytes_pending":
                     return ""  # none is on a disk
             return self._reader().value(name)
+
+    @property
+    def left(self) -> Any:
+        with self._lock:
+            return None if self._open().in_transaction else self._transaction.left
 
     def compact(self, patience_s: float, on_progress: object = None) -> bool:
         return True  # no bytes are on a disk

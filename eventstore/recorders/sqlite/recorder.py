@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from foldlog._observed import tell
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
@@ -184,10 +184,14 @@ class SQLiteRecorder(Recorder):
             raise
         process_forks.watch(self)
 
-    @makes_pending
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
-        self._check_writable()
-        return self._queue.run(work, any_thread, at_once)
+        if not self.writable:
+            self._check_writable()
+        while True:
+            try:
+                return self._queue.run(work, any_thread, at_once)
+            except EventsNotMade as pending:
+                self.make(pending)
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         self._check_writable()
@@ -204,16 +208,20 @@ class SQLiteRecorder(Recorder):
             return work(SQLiteReader(connection))
 
     def value(self, name: str) -> str:
-        if name not in ("era", "data_version"):
+        if name != "data_version":
             with ReadConnection(self._readers) as connection:
                 return SQLiteReader(connection).value(name)
         self._file.check_open()
+        with translated(f"read {self._path}"):
+            self._file.check()
+            return str(self._data_version())
+
+    @property
+    def left(self) -> Any:
+        self._file.check_open()
         try:
             self._file.check()
-            if name == "data_version":
-                return str(self._data_version())
-            era = self._writing.era()
-            return "" if era is None else str(era)
+            return self._writing.left
         except BaseException as error:  # as ``translated``, without a generator for what is asked often
             raise_translated(error, f"read {self._path}")
             raise

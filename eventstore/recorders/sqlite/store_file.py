@@ -272,13 +272,18 @@ class StoreFile:
             ) from None
         found = status.st_ino, status.st_dev, status.st_nlink
         if found == self._opened:
-            with contextlib.suppress(OSError):  # without a connection that writes, or closed at this moment
-                if not os.fstat(self.index).st_nlink:
-                    raise StoreUnusable(
-                        f"{self.path}-wal was removed while it was open, and nothing was written: by hand, or since "
-                        f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}",
-                        kind="replaced",
-                    )
+            try:
+                names = os.fstat(self.index).st_nlink
+            except OSError as error:
+                if error.errno != errno.EBADF:  # of a signal handler
+                    raise
+                return  # without a connection that writes, or closed at this moment
+            if not names:
+                raise StoreUnusable(
+                    f"{self.path}-wal was removed while it was open, and nothing was written: by hand, or since "
+                    f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}",
+                    kind="replaced",
+                )
             return
         if found[:2] != self._opened[:2]:
             remedy = "open the store again"

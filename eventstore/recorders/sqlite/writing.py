@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import struct
@@ -72,7 +73,8 @@ class SQLiteWriting:
 
     def take(self, deadline: float) -> None:
         self._stage = _NONE
-        self._file.check_open()
+        if self._file.closed_because is not None:
+            self._file.check_open()  # which raises
         self._lock.take(deadline)
         self._patience_s = deadline - time.monotonic()  # for SQLite's lock, which a program that is not ours may hold
 
@@ -134,19 +136,23 @@ class SQLiteWriting:
         if pages >= log_checkpoints.AT:
             self._checkpoints.look(pages)
 
-    def era(self) -> int | None:
-        """Return the era as the last commit left it, if nothing was committed since. Any thread may ask at any time,
-        also during a transaction of another thread: see ``_own_header``.
+    @property
+    def left(self) -> Any:
+        """Return what the last commit left, if nothing was committed since. Any thread may ask at any time, also during
+        a transaction of another thread: see ``_own_header``.
         """
-        own, index = self._own_header, self._file.index
+        own = self._own_header
+        index = self._file.index
         if own is None or index < 0:
             return None
-        era = self._transaction.newest_era
+        left = self._transaction.left  # first: a transaction that begins now takes the header away
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
-        except OSError:  # the connection was closed
-            return None
-        return era if header == own and self._own_header is own else None
+        except OSError as error:
+            if error.errno != errno.EBADF:  # of a signal handler
+                raise
+            return None  # the connection was closed
+        return left if header == own and self._own_header is own else None
 
     def settle(self) -> bool:
         connection = self.connection

@@ -81,6 +81,9 @@ VALUES {rows}
 -- 3.12.3 warns of parameters that have a number.
 (?, ?, ?, ?, ?, ?, ?, ?, ?, iif(? = 0, CAST(? AS TEXT), ?), ?, ?, ?, ?)
 
+-- name: a_plain_event
+(?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+
 -- name: store_value
 SELECT value FROM store WHERE name = CAST(? AS TEXT)
 
