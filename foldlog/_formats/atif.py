@@ -26,8 +26,20 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, said_before, thinking_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import arguments_of, call_id_of, role_of, session_of, stamp_of
-from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
+from foldlog._formats.told import arguments_of, call_id_of, id_of_source, role_of, session_of, stamp_of
+from foldlog._formats.usage import (
+    UNNAMED,
+    ModelCall,
+    ToldUsage,
+    begins_call,
+    call_told_by,
+    calls_of_replies,
+    inner,
+    is_copy,
+    model_named,
+)
+from foldlog._usage import cost_of, usage_of
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
 
@@ -166,6 +178,28 @@ def _reasoning(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"reasoning_content": thought} if thought else {}
 
 
+_TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read the metrics of steps, and what the trajectory tells of all."""
+    listed, model, final, session = list(events), UNNAMED, inner(None), None
+    calls, replies = [*calls_of_replies(listed)], [event for event in listed if begins_call(event, None)]
+    told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
+    for event in told:
+        session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
+        if not is_copy(event):  # with copies, the sum has those too
+            final, about = inner(event.data, "final_metrics"), inner(event.data, "agent")
+            model = model_named({"model": about.get("model_name")}) if about else model
+    usage = usage_of({name: final.get(f"total_{name}") for name in _TOTALS})
+    cost = cost_of(final.get("total_cost_usd")) or None
+    if usage or cost:
+        number = len({getattr(event, "response_id", None) or event.id for event in replies})
+        calls.append(call_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(is_total=True))
+    steps = {event.id: id_of_source(event) for event in listed}
+    yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -182,6 +216,7 @@ FORMAT = Format(
     ),
     files=_Trajectories(),
     document=_document,
+    told_usage=ToldUsage(calls=_calls),
     source_id=member("step_id"),
     marks_errors=False,
 )

@@ -22,6 +22,7 @@ of a compaction is kept, and that a truncation takes the oldest messages, is rea
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
@@ -33,7 +34,9 @@ from foldlog._formats.told import (
     data_url,
     file_at,
 )
-from foldlog.eventstore import CondensationAction, Content, Event, Message, SystemMessage
+from foldlog._formats.usage import ModelCall, ToldUsage, call_told_by, calls_of_replies, inner
+from foldlog._usage import usage_of
+from foldlog.eventstore import Annotation, CondensationAction, Content, Event, Message, SystemMessage
 
 NAME = "copilot-cli"
 
@@ -179,6 +182,31 @@ def _with_files(text: str, held: Any) -> Content:
     return (*said_in(text), *parts) if parts else text
 
 
+_COUNTS = {
+    "prompt_tokens": "input",
+    "cached_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+    "completion_tokens": "output",
+}
+
+
+def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
+    replies: list[Event] = []
+    for event in events:
+        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
+        metrics = inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
+        if metrics:
+            replies.clear()
+        else:
+            replies.append(event)
+        for model, told in metrics.items():
+            usage, calls = inner(told, "usage"), inner(told, "requests").get("count")
+            counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _COUNTS.items()}
+            yield call_told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
+    yield from calls_of_replies(replies)
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -186,6 +214,7 @@ FORMAT = Format(
     expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
     decoder=CopilotDecoder,
     conversation=first_named(_session),
+    told_usage=ToldUsage(calls=_calls),
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),
 )

@@ -19,7 +19,7 @@ from foldlog._formats.record import NotAnEvent, dict_or_empty
 from foldlog.eventstore import Event
 
 _STAY = frozenset((
-    "id", "uuid", "bubbleId", "parentUuid", "parentId", "parent", "parent_message_uuid", "sessionId",
+    "id", "uuid", "bubbleId", "parentUuid", "parentId", "parent_id", "parent", "parent_message_uuid", "sessionId",
     "timestamp", "created_at", "createdAt", "type", "subtype", "kind", "role", "sender", "source",
 ))  # fmt: skip
 """The names of what stays of a redacted record: by these, later records name it, and are read as before."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
+from foldlog._formats.usage import IN_REPLIES, ToldUsage
 from foldlog.eventstore import Event, EventStoreError
 from foldlog.projections.messages.turns import Dialect
 
@@ -200,6 +201,7 @@ class Format:
     ``time``          when a record happened, as ``read_time`` returns it. None says that no record tells that: then an
                       event of an imported history has no time; in one that is recorded while it happens, the time of
                       its recording stands for it
+    ``told_usage``    how its events tell the calls of models
     ``marks_errors``  whether records of its program say that a call failed
     ``says_again``    whether the events before the condensation of a record are copies of what a model is sent with it
     ``repeats``       whether each record has all that was said before it, as a request to a model has: once one is
@@ -225,6 +227,7 @@ class Format:
     parts: Sequence[str] = ()
     kept_in: tuple[str, ...] = ()
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
+    told_usage: ToldUsage = IN_REPLIES
     marks_errors: bool = True
     says_again: bool = False
     repeats: bool = False

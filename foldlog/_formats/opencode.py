@@ -31,6 +31,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.usage import ToldUsage
 from foldlog.eventstore import Retraction
 
 _Part = dict[str, Any]
@@ -190,6 +191,7 @@ FORMAT = Format(
     decoder=_Decoder,
     conversation=first_named(_session_in),
     files=Sessions(),
+    told_usage=ToldUsage(is_copied=True),
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
 )

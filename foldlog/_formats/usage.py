@@ -7,8 +7,8 @@ annotations.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
@@ -19,7 +19,7 @@ from foldlog._formats.record import dict_or_empty, text_or_none, time_in, within
 from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, cost_of, usage_of
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
@@ -46,6 +46,28 @@ class ModelCall(NamedTuple):
     is_total: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldUsage:
+    """How the events of a format tell the calls of models.
+
+    ``calls``       reads them; None: each reply tells its own usage, in ``meta``
+    ``is_apart``    a record of its own tells usage, before or behind the reply
+    ``is_of_all``   the usage of a reply is that of the replies before it, too
+    ``is_ordered``  the order says of which replies a total is
+    ``is_copied``   its program forks a history by copying its replies under new ids: their time, tokens and cost stay
+    """
+
+    calls: Callable[[Iterable[Event]], Iterator[ModelCall]] | None = None
+    is_apart: bool = False
+    is_of_all: bool = False
+    is_ordered: bool = True
+    is_copied: bool = False
+
+
+IN_REPLIES = ToldUsage()
+"""Of most formats."""
+
+
 class Untold(Struct):
     """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, the event of
     the last call that was told, and of what is said since the user's words: how many of them, and whether any is told.
@@ -58,20 +80,20 @@ class Untold(Struct):
     said: int = 0
     is_told: bool = False
 
-    def watched(self, events: Iterable[Event], format: str, start: int) -> Iterator[Event]:
+    def watched(self, events: Iterable[Event], told: ToldUsage, start: int) -> Iterator[Event]:
         """Yield events, and count the replies from ``start`` on. Those of one record, or with one id, are one; one
         event of them tells for all. What is told at once is of all replies before it.
         """
         for event in events:
             yield event
-            if format in _APART:
+            if told.is_apart:
                 is_apart = isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent")
             else:
                 is_apart = not place_of(event)
             if is_apart:
                 self.is_told, self.said = False, 0
             if (is_own := _tells(event)) or event.id == self.told:
-                is_of_all = not is_own or format in _OF_ALL or event.meta.get("calls") == 0
+                is_of_all = not is_own or told.is_of_all or event.meta.get("calls") == 0
                 self.is_told, self.said = True, self._tell(self.count if is_of_all else self.said)
             if type(event) is CondensationAction:  # what its record says was said before
                 self.is_told, self.said = True, self._tell(self.said)
@@ -88,16 +110,6 @@ class Untold(Struct):
     def _tell(self, number: int) -> int:
         self.count, self.is_one = self.count - number, self.is_one and not number
         return 0
-
-
-_APART = ("aider", "codex")
-"""Formats that tell usage in a record of its own, before or behind the reply."""
-_OF_ALL = ("agent-framework", "openhands-v0")
-"""Formats in which the usage of a reply is that of those before it, too."""
-_UNORDERED = ("openhands-v1",)
-"""Formats in which no order says of which replies a total is."""
-_FORKS_WITH_NEW_IDS = ("opencode",)
-"""Formats of programs that fork a history by copying its replies under new ids: their time, tokens and cost stay."""
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -137,7 +149,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
 def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
     usage = told.get("usage")
     counted = usage_of(usage if isinstance(usage, dict) else told)
-    return ModelCall(at, _name({"model": model}), counted, cost_of(told.get("cost")), calls)
+    return ModelCall(at, model_named({"model": model}), counted, cost_of(told.get("cost")), calls)
 
 
 def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[ModelCall]:
@@ -166,30 +178,10 @@ def _of_source(told: Mapping[str, Any]) -> ModelCall:
     return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
 
 
-def calls_of_imported(
-    events: Iterable[Event], format: str, untold: Untold | None = None, start: int = 0
-) -> Iterator[ModelCall]:
-    """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
-    nothing.
-    """
-    untold = untold or Untold()
-    imported: Iterator[Event] = (event for event in events if event.origin is not None)
-    if format not in _UNORDERED:
-        imported = untold.watched(imported, format, start)
-    for call in _READERS.get(format, _of_replies)(imported):
-        untold.told = call.event_id
-        yield at_total(call, {**call.usage, "cost": call.cost}) if format in _FORKS_WITH_NEW_IDS and call.at else call
+# -- what readers of formats use --------------------------------------------------------------------------------------
 
 
-def counts_on(format: str) -> bool:
-    """Return whether the calls in some events of this format are told without the events before them."""
-    return format not in _READERS
-
-
-# -- formats ----------------------------------------------------------------------------------------------------------
-
-
-def _told_by(
+def call_told_by(
     event: Event, model: str, usage: Mapping[str, int], cost: float | None = None, calls: int = 1, use: object = ""
 ) -> ModelCall:
     """Return the call that an event tells. Where it names no reply its record is one; ``use`` tells it from others."""
@@ -201,12 +193,10 @@ def _told_by(
 
 def _tells(event: Event) -> bool:
     told = event.meta
-    return bool(told) and bool(
-        told.get("accumulated") or _inner(told, "usage") or cost_of(told.get("cost")) is not None
-    )
+    return bool(told) and bool(told.get("accumulated") or inner(told, "usage") or cost_of(told.get("cost")) is not None)
 
 
-def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
+def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts. If
     it tells the usage of a reply that had only ``begun``, there was more.
     """
@@ -217,36 +207,8 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     for last in replies.values():
         told = last.meta
         calls = told["calls"] if type(told.get("calls")) is int else 1
-        counted = usage_of(_inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
-        yield _told_by(last, _name(told), counted, cost_of(told.get("cost")), calls)
-
-
-def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
-    by more than that, the log lacks calls. A log that was edited has the same totals again, and one that was forked
-    from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
-    """
-    model, seen, ancestor = UNNAMED, _inner(None), None
-    times = Counter[float]()
-    for event in events:
-        if isinstance(event, SystemMessage):
-            model = event.meta.get("model", model)
-        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
-            ancestor = within(getattr(event, "data", None), "forked_from_id") or id_of_source(event) or ancestor
-        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
-            continue
-        if event.name == "turn_context":
-            model = _name(event.data)
-        info = event.data.get("info") if event.name == "token_count" else None
-        last = info.get("last_token_usage") if isinstance(info, dict) else None
-        total = _inner(info, "total_token_usage")
-        if isinstance(last, dict) and total != seen:  # the same count is often written twice
-            lacks_calls = tokens_of(total) - tokens_of(seen) > tokens_of(last)
-            call = _told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
-            times[tokens_of(total)] += 1
-            named = f"{ancestor} {tokens_of(total)} {times[tokens_of(total)]}"
-            yield call._replace(reply=named) if ancestor else at_total(call, total)
-            seen = total
+        counted = usage_of(inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
+        yield call_told_by(last, model_named(told), counted, cost_of(told.get("cost")), calls)
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
@@ -255,94 +217,8 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
 
 
-_OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
-
-
-def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read the metrics of steps, and what the trajectory tells of all."""
-    listed, model, final, session = list(events), UNNAMED, _inner(None), None
-    calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
-    told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
-    for event in told:
-        session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
-        if not is_copy(event):  # with copies, the sum has those too
-            final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
-            model = _name({"model": about.get("model_name")}) if about else model
-    usage, cost = (
-        usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}),
-        cost_of(final.get("total_cost_usd")) or None,
-    )
-    if usage or cost:
-        number = len({getattr(event, "response_id", None) or event.id for event in replies})
-        calls.append(_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(is_total=True))
-    steps = {event.id: id_of_source(event) for event in listed}
-    yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
-
-
-def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
-    replies: list[Event] = []
-    for event in events:
-        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
-        metrics = _inner(event.data, "modelMetrics") if isinstance(event, Annotation) and is_end else {}
-        if metrics:
-            replies.clear()
-        else:
-            replies.append(event)
-        for model, told in metrics.items():
-            usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
-            counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
-            yield _told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
-    yield from _of_replies(replies)
-
-
-_OF_COPILOT = {
-    "prompt_tokens": "input",
-    "cached_tokens": "cacheRead",
-    "cache_write_tokens": "cacheWrite",
-    "completion_tokens": "output",
-}
-
-
-def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell, and the
-    calls of one response its usage.
-    """
-    model, counter, seen = UNNAMED, _Counter(), _inner(None)
-    for event in events:
-        model = event.meta.get("model", model)
-        told = _inner(event.meta, "accumulated")
-        own, seen = ({} if told == seen else usage_of(_inner(event.meta, "usage"))), told or seen
-        calls = counter.added(_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own)
-        yield from (at_total(call, told) for call in calls)
-
-
-def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
-    counters: dict[str, _Counter] = defaultdict(_Counter)
-    for event in events:
-        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
-            continue
-        key, value = event.data.get("key"), event.data.get("value")
-        stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
-        for use, metrics in _inner(stats, "usage_to_metrics").items():
-            told = _inner(metrics)
-            model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
-            call = _told_by(event, model, usage, cost_of(told.get("accumulated_cost")), use=use)
-            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
-
-
-_READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
-    "atif": _of_atif,
-    "codex": _of_codex,
-    "copilot-cli": _of_copilot,
-    "openhands-v0": _of_openhands_v0,
-    "openhands-v1": _of_openhands_v1,
-}
-
-
-class _Counter:
-    """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
+class Accumulated:
+    """A count that accumulates. A program combines several: a part may be missing after a restart of the agent, and the
     count falls a little: what calls added since is not known. It began again at 0 where less than half is left. A call
     that tells its ``own`` usage has no fewer tokens than that, whatever fell.
     """
@@ -373,7 +249,8 @@ class _Counter:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _inner(value: Any, *names: str) -> Mapping[str, Any]:
+def inner(value: Any, *names: str) -> Mapping[str, Any]:
+    """Return the object under these names; an empty one where there is none."""
     return dict_or_empty(within(value, *names))
 
 
@@ -381,5 +258,6 @@ def tokens_of(told: Any) -> int:
     return sum(usage_of(told).get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
 
 
-def _name(told: Mapping[str, Any]) -> str:
+def model_named(told: Mapping[str, Any]) -> str:
+    """Return the name of the model that is told."""
     return text_or_none(told.get("model")) or UNNAMED

@@ -13,8 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
+from foldlog._formats.imported_calls import calls_of_imported, counts_on
 from foldlog._formats.record import UNREAD, dicts_in
-from foldlog._formats.usage import ModelCall, Untold, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._formats.usage import ModelCall, Untold, calls_beside, calls_of_event
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._usage import IMPORTED, LACKING, whole
 from foldlog._words.times import happened_at

@@ -17,7 +17,7 @@ import foldlog
 from foldlog import open as open_histories
 from foldlog._cli.views.stats import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument
-from foldlog._formats.usage import calls_of_imported
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog._reports.stats import collect_stats
 from foldlog.eventstore import (
     Action,

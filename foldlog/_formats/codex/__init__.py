@@ -18,7 +18,7 @@ The records, and the events that they become:
     every other type             Annotation
 
 ``reading.py`` makes the events, ``lines.py`` is lines, their contents and failures.
-``skeleton.py`` reads what lists and figures need.
+``skeleton.py`` reads what lists and figures need, ``usage.py`` the calls of models in the events.
 
 Records do not tell which calls are of one response: calls are, up to a result or the words of others, since Codex
 writes the results of a response after all of its calls. An observation is for the newest open call with its id.
@@ -31,8 +31,10 @@ from typing import Any
 from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog._formats.codex.reading import CodexDecoder
 from foldlog._formats.codex.skeleton import CodexSkeleton
+from foldlog._formats.codex.usage import calls_of_events
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import text_or_none, within
+from foldlog._formats.usage import ToldUsage
 
 NAME = "codex"
 
@@ -72,6 +74,7 @@ FORMAT = Format(
     conversation=first_named(_session),
     looks_like="openai-responses",
     source_id=_source_id,
+    told_usage=ToldUsage(calls=calls_of_events, is_apart=True),
     says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",

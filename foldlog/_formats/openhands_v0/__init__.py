@@ -17,7 +17,8 @@ The records, and the events that they become:
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` makes the events, and ``memory.py`` has the words that V0's agent sent to its model.
+``reading.py`` makes the events, ``usage.py`` finds calls of models in them, and ``memory.py`` has the words that V0's
+agent sent to its model.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action before it.
@@ -30,7 +31,9 @@ from typing import Any
 
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
+from foldlog._formats.openhands_v0.usage import calls_of_events
 from foldlog._formats.record import dict_or_empty, usage_told, within
+from foldlog._formats.usage import ToldUsage
 
 _NAMES = frozenset(
     (
@@ -84,5 +87,6 @@ FORMAT = Format(
     decoder=OpenHandsV0Decoder,
     expected="an event object",
     beside=_beside,
+    told_usage=ToldUsage(calls=calls_of_events, is_of_all=True),
     source_id=lambda record: within(next(iter(members_of(record)), None), "id"),
 )

@@ -13,7 +13,8 @@ The records, and the events that they become:
     every other kind, known or not                         Annotation
 
 ``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
-result. ``event_files.py`` is a growing conversation as the files of OpenHands.
+result, ``usage.py`` finds calls of models in events. ``event_files.py`` is a growing conversation as the files of
+OpenHands.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch. So the View is
 the branch of the newest step, also where the head of the conversation was moved back to an older one. Where records
@@ -27,8 +28,10 @@ from typing import Any
 
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
+from foldlog._formats.openhands_v1.usage import calls_of_events
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
+from foldlog._formats.usage import ToldUsage
 
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
@@ -73,5 +76,6 @@ FORMAT = Format(
         )
     ),
     beside=_beside,
+    told_usage=ToldUsage(calls=calls_of_events, is_ordered=False),
     source_id=member("id"),
 )

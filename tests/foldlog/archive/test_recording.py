@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import foldlog
+from tests.foldlog.records import said
 
 
 def asks(number):
@@ -44,14 +45,14 @@ def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the
 
 
 def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
-    def said(number, **actions):
+    def turn(number, **actions):
         parts = [{"text": f"turn {number}"}]
         happened = {"author": "user", "invocation_id": f"i{number}", "timestamp": 1.5e9 + number}
         return {"id": f"e{number}", "content": {"role": "user", "parts": parts}, "actions": actions, **happened}
 
     with foldlog.open("memory:") as histories:
         history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
-        for record in (said(0), said(1), said(2, **rewound), said(3)):
+        for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
             history.append_records([record], format="google-adk")
         events, stored = list(history.events()), history._stored_records()
         assert [type(event).__name__ for event in events] == ["Message", "Message", "Message", "Retraction", "Message"]
@@ -64,3 +65,16 @@ def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
         ]
         backwards = [stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])]
         assert backwards == ["e3", "e2", "e0", "e1"]
+
+
+def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with foldlog.open(url) as histories:
+        history = histories["c"]
+        history.append_records([said(0, "one"), {**said(1, "secret"), "parent_id": "event-0"}], format="openhands-v1")
+        history.redact(1, reason="asked to")
+    with foldlog.open(url) as histories:  # another process decodes what is there
+        history = histories["c"]
+        history.append_records([{**said(2, "two"), "parent_id": "event-1"}], format="openhands-v1")
+        assert [event.origin.id for event in history.view()] == ["event-0", "event-1", "event-2"]
+        assert "secret" not in repr([*history._stored_records().all()])

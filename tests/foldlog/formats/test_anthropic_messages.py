@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foldlog import open as open_histories
-from foldlog._formats.usage import calls_of_imported
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode
 from foldlog.projections import View

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from foldlog._archive.importing import Import
-from foldlog._formats.usage import calls_of_imported
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import Annotation
 from foldlog.formats import NotAHistory, detect
 from tests.foldlog.archive.imports import new_store

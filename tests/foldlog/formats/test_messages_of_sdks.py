@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog._formats.record import within
 from foldlog._formats.registry import format_named
-from foldlog._formats.usage import calls_of_imported
 from foldlog._reports.stats import collect_stats
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Encoder, decode, detect

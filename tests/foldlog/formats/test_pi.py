@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from foldlog._formats.usage import calls_of_imported
+from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import Action
 from foldlog.formats import detect
 from foldlog.projections import View

@@ -1,0 +1,40 @@
+"""The calls of models that the events of a rollout tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from foldlog._formats.record import within
+from foldlog._formats.told import id_of_source
+from foldlog._formats.usage import UNNAMED, ModelCall, at_total, call_told_by, inner, model_named, tokens_of
+from foldlog._usage import LACKING, usage_of
+from foldlog.eventstore import Annotation, Event, SystemMessage
+
+
+def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
+    by more than that, the log lacks calls. A log that was edited has the same totals again, and one that was forked
+    from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
+    """
+    model, seen, ancestor = UNNAMED, inner(None), None
+    times = Counter[float]()
+    for event in events:
+        if isinstance(event, SystemMessage):
+            model = event.meta.get("model", model)
+        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
+            ancestor = within(getattr(event, "data", None), "forked_from_id") or id_of_source(event) or ancestor
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        if event.name == "turn_context":
+            model = model_named(event.data)
+        info = event.data.get("info") if event.name == "token_count" else None
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        total = inner(info, "total_token_usage")
+        if isinstance(last, dict) and total != seen:  # the same count is often written twice
+            lacks_calls = tokens_of(total) - tokens_of(seen) > tokens_of(last)
+            call = call_told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
+            times[tokens_of(total)] += 1
+            named = f"{ancestor} {tokens_of(total)} {times[tokens_of(total)]}"
+            yield call._replace(reply=named) if ancestor else at_total(call, total)
+            seen = total

@@ -1,0 +1,36 @@
+"""Find the calls of models in imported events, as their formats tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from foldlog._formats.registry import UnknownFormat, format_named
+from foldlog._formats.usage import IN_REPLIES, ModelCall, ToldUsage, Untold, at_total, calls_of_replies
+from foldlog.eventstore import Event
+
+
+def calls_of_imported(
+    events: Iterable[Event], format: str, untold: Untold | None = None, start: int = 0
+) -> Iterator[ModelCall]:
+    """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
+    nothing.
+    """
+    untold, told = untold or Untold(), _usage_told(format)
+    imported: Iterator[Event] = (event for event in events if event.origin is not None)
+    if told.is_ordered:
+        imported = untold.watched(imported, told, start)
+    for call in (told.calls or calls_of_replies)(imported):
+        untold.told = call.event_id
+        yield at_total(call, {**call.usage, "cost": call.cost}) if told.is_copied and call.at else call
+
+
+def counts_on(format: str) -> bool:
+    """Return whether the calls in some events of this format are told without the events before them."""
+    return _usage_told(format).calls is None
+
+
+def _usage_told(format: str) -> ToldUsage:
+    try:
+        return format_named(format).told_usage
+    except UnknownFormat:  # of a package that is not installed any more
+        return IN_REPLIES
