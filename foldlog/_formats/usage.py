@@ -255,7 +255,8 @@ def inner(value: Any, *names: str) -> Mapping[str, Any]:
 
 
 def tokens_of(told: Any) -> int:
-    return sum(usage_of(told).get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+    usage = usage_of(told)
+    return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
 def model_named(told: Mapping[str, Any]) -> str:

@@ -110,7 +110,7 @@ class CodexSkeleton(Skeleton):
 
     def calls(self) -> Iterator[ModelCall]:
         for at, model, usage, lacks, total, key in self.state.replies.values():
-            counted = usage_of(usage) | (LACKING if lacks else {})
+            counted = {**usage, **LACKING} if lacks else usage
             call = ModelCall(time_in(at), model or UNNAMED, counted, None, 1, key)
             yield at_total(call, total) if key is None else call
 
@@ -144,16 +144,18 @@ class CodexSkeleton(Skeleton):
         seen = extra.get("seen", {})
         if type(last) is not dict or total == seen:
             return
-        lacks = tokens_of(total) - tokens_of(seen) > tokens_of(last)
-        number = str(tokens_of(total))
+        usage, tokens = usage_of(last), tokens_of(total)
+        spent = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
+        lacks = tokens - extra.get("seen_tokens", 0) > spent
+        number = str(tokens)
         times = extra.setdefault("times", {})
         times[number] = times.get(number, 0) + 1
         ancestor = extra.get("ancestor")
         key = f"{ancestor} {number} {times[number]}" if ancestor else None
         place = str(len(self.state.replies))
-        self.state.replies[place] = at, extra.get("model"), last, lacks, total, key
-        self.state.context_tokens = usage_of(last).get("prompt_tokens") or self.state.context_tokens
-        extra["seen"] = total
+        self.state.replies[place] = at, extra.get("model"), usage, lacks, None if key else total, key
+        self.state.context_tokens = usage.get("prompt_tokens") or self.state.context_tokens
+        extra["seen"], extra["seen_tokens"] = total, tokens
         self.state.untold -= extra.get("said", 0)
         extra["said"], extra["is_told"] = 0, True
 
