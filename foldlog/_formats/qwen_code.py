@@ -99,7 +99,7 @@ class _Decoder(FollowingDecoder):
         changes_view = any(event.shown or event.structural for event in read.events)
         read.close(_kind_of(record), record.get("systemPayload"))
         self._tip = read.version if changes_view else self._tip
-        self._ends.setdefault(record["uuid"], self._tip)
+        self._ends[record["uuid"]] = self._tip  # a line may go on with the one before it, under its id
         is_said = record["type"] == "user" and record.get("subtype") is None
         words = joined_text(content_of(within(record, "message", "parts")))
         if record.get("type") != "system" or record.get("subtype") == "slash_command":

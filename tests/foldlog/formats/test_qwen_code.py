@@ -149,3 +149,10 @@ def test_a_session_that_grows_adds_its_lines(tmp_path):
             assert (history.name, history.records) == ("q-1", RECORDS[:count])
         assert history.added == len(RECORDS) - 8
         assert isinstance(history.events[5], Annotation)
+
+
+def test_a_line_under_the_id_of_the_one_before_goes_on_with_it():
+    first, again = said("b", "a", "I look.", "assistant"), said("b", "a", "It burns.", "assistant")
+    events = read(said("a", None, "how is the lamp?"), first, again, said("c", "b", "thanks"))
+    assert shown(events) == ["how is the lamp?", "I look.", "It burns.", "thanks"]
+    assert not any(isinstance(event, Retraction) for event in events)
