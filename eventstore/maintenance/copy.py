@@ -209,8 +209,8 @@ def copy_conversation(
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
         rows = writer.linked(stored_rows(source, found, start))
-        made = made_of(source, found) if there is not None and there.pending else {}
-        for chunk in of_whole_records(chunked(_up_to_damage(rows, damage)), made):
+        made = made_of(source, found) if damaged or (there is not None and there.pending) else {}
+        for chunk in of_whole_records(chunked(_up_to_damage(rows, damage)), made, lambda: not damage):
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk, made)
@@ -218,8 +218,7 @@ def copy_conversation(
         views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
         writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
-    if not damage:
-        copy_source(source, target, found)
+    copy_source(source, target, found, writer.end.version if damage else None)
     moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
     return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -20,9 +20,9 @@ _TOGETHER: Final = 64
 """The number of blocks in one transaction: some megabytes."""
 
 
-def copy_source(source: Database, target: Database, found: Conversation) -> None:
+def copy_source(source: Database, target: Database, found: Conversation, stop: int | None = None) -> None:
     """Copy the source of a conversation, after its events: its own records, or all where the target lacks what it
-    shares.
+    shares. Of a damaged one only the events before ``stop`` were copied: later ones are made again.
 
     A conversation whose records are no events yet begins here. Raises ``HistoryDiverged`` where the target has other
     records. Cost: nothing where both are the same; else its blocks.
@@ -51,7 +51,10 @@ def copy_source(source: Database, target: Database, found: Conversation) -> None
     start = 0 if is_alone else own.from_record
     for blocks in _pages(source, own, start):
         target.recorder.transact(partial(_put, target=target, key=key, blocks=blocks))
-    made = source.recorder.query(lambda reader: Sources(source, reader).made(own))
+    made = made_of(source, found)
+    if stop is not None:
+        made = {number: (first, events) for number, (first, events) in made.items() if first + events <= stop}
+        own = own._replace(made=min(own.made, max(made, default=-1) + 1))
     refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(found.key))
 
     def finish(transaction: Transaction) -> None:
@@ -89,8 +92,10 @@ def made_of(source: Database, found: Conversation) -> Made:
     return source.recorder.query(read)
 
 
-def of_whole_records(chunks: Iterable[list[Row]], made: Made) -> Iterator[list[Row]]:
-    """Yield rows in groups none of which ends between two events of one record."""
+def of_whole_records(chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]) -> Iterator[list[Row]]:
+    """Yield rows in groups none of which ends between two events of one record. Unless they are whole in the end, the
+    first events of their last record are left out: it has not all of them.
+    """
     inside = {event_id: first for first, count in made.values() for event_id in range(first + 1, first + count)}
     left: list[Row] = []
     for chunk in chunks:
@@ -100,7 +105,7 @@ def of_whole_records(chunks: Iterable[list[Row]], made: Made) -> Iterator[list[R
         left = rows[cut:]
         if cut:
             yield rows[:cut]
-    if left:
+    if left and is_whole():
         yield left
 
 

@@ -96,6 +96,25 @@ def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: 
             assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
 
 
+@pytest.mark.parametrize("lost", [0, 9, 24])
+def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int, tmp_path: Path):
+    path = tmp_path / "damaged.db"
+    with makes_events(open_store(path)) as store:
+        name = imported(store, session(tmp_path)).conversation
+        expected = events_of(store, name)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = ?", (lost,))
+        connection.commit()
+    with makes_events(open_store(path)) as store, new_store() as target:
+        (moved,) = copy_store(store, target, damaged=True)
+        assert f"event {lost}" in str(moved.problem)
+        assert findings_in(target) == []
+        assert bytes_of(target, name) == session(tmp_path).read_bytes()
+        assert target.conversation(name, pending=True).pending > 0
+        assert events_of(target, name)[: len(expected)] == expected
+        assert findings_in(target) == []
+
+
 def test_a_copy_refuses_what_its_source_refuses(tmp_path: Path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
