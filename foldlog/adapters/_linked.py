@@ -13,11 +13,12 @@ from typing import Any
 
 from msgspec import structs
 
+from foldlog._archive.recording import HistoryRecorder
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog.adapters._shared import newest_records
 from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
-from foldlog.formats import Encoder, decode
+from foldlog.formats import Encoder
 
 Entry = dict[str, Any]
 
@@ -132,20 +133,22 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 class Moves:
     """The events that append entries to a conversation, each after its parent.
 
-    ``version`` is that of the conversation, and ``tip`` is the last entry of its View.
+    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
     """
 
-    def __init__(self, entries: LinkedEntries, conversation: str, version: int, tip: str | None) -> None:
+    def __init__(self, entries: LinkedEntries, conversation: str, recorder: HistoryRecorder, tip: str | None) -> None:
         self.events: list[Event] = []
-        self._entries, self._conversation, self._stored = entries, conversation, version
-        self._version, self._tip = version, tip
+        self._entries, self._conversation, self._recorder = entries, conversation, recorder
+        self._stored = recorder.version
+        self._version = recorder.version
+        self._tip = tip
         self._added: dict[str, int] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add entries that the conversation does not have."""
         for entry in entries:
             self.go_to(entry["parent_id"])
-            for event in decode([entry], format=self._entries.format):
+            for event in self._recorder.decode(entry):
                 self.events.append(structs.replace(event, id=NOT_RECORDED))
             self._tip, self._version = entry["entry_id"], self._stored + len(self.events)
             self._added[entry["entry_id"]] = self._version
@@ -161,5 +164,6 @@ class Moves:
             raise LookupError(f"conversation {self._conversation!r} does not have the entry {entry_id!r}")
         if version != self._version:
             self.events.append(Retraction(version=version, reason="the conversation went on from an earlier message"))
+            self._recorder.skip(1)
             self._version = self._stored + len(self.events)
         self._tip = entry_id

@@ -239,14 +239,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
         elif version == 0 and start is not None:
             version, tip = self._entries.fork(start, history.id), start
-        moves = Moves(self._entries, history.id, version, tip)
+        recorder = history._recorder(_FORMAT)
+        if recorder.version != version:
+            raise VersionConflict(history.id, version, recorder.version)
+        moves = Moves(self._entries, history.id, recorder, tip)
         if start not in (None, tip):
             moves.add(self._entries.missing(history.id, version, start))
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         documents = {"attributes": attributes, _RECORD: to_plain(_records.dump_python(record))}
         history._asked_at = self._asked.get(history.id)
-        history.append(moves.events, expected_version=version, documents=documents, dedupe="origin")
+        history._append_recorded(moves.events, recorder, version, documents=documents, dedupe="origin")
         if history._asked_at is None:  # it was answered
             self._asked.pop(history.id, None)
 
