@@ -29,6 +29,11 @@ class Repeats:
         self._again = 0
         """The place after that of the record which the last record is again; 0 for a new one."""
 
+    @property
+    def is_again(self) -> bool:
+        """Whether the last record is an earlier one again."""
+        return self._is_timed and self._again > 0
+
     def has(self, key: int, at: datetime | None) -> bool:
         """Return whether the record with this key is an earlier one again. ``at`` is when it happened, if it
         has no id of its own."""

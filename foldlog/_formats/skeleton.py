@@ -73,8 +73,8 @@ class Seen:
     """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory, and bytes stored: eight for
     each record.
 
-    A record is recognized by the first bytes of its hash.
-    Where records have ids, one is the same if it is equal, and one without an id if it follows one that is the same.
+    A record is recognized by the first bytes of its hash. Where records have ids, one is the same if it is equal, and
+    one without an id if it follows one that is the same.
     """
 
     def __init__(self, state: SourceState, *, have_ids: bool) -> None:
@@ -93,10 +93,10 @@ class Seen:
             self._known.add(key)
             return self._was_again
         happened = time_in(at) if at else None
-        is_again = self._repeats.has(key, happened)
         self._repeats.add(key, happened, is_own=False, is_timed=happened is not None)
-        self._newest = max(self._newest, at or "")
-        return is_again
+        if at and at > self._newest:
+            self._newest = at
+        return self._repeats.is_again
 
     def put_into(self, state: SourceState) -> None:
         """Keep what was seen in the state of a source."""
