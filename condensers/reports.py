@@ -16,9 +16,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._observed import tell
+from foldlog._usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
-CONDENSER_METADATA_KEY = "condenser_meta"
+CONDENSER_METADATA_KEY = OF_A_CONDENSER
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
 
 Report = Mapping[str, Any]

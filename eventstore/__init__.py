@@ -87,6 +87,7 @@ from foldlog.eventstore.events import StoreRestored as StoreRestored
 from foldlog.eventstore.events import SystemMessage as SystemMessage
 from foldlog.eventstore.events import UnknownEvent as UnknownEvent
 from foldlog.eventstore.events import is_structural as is_structural
+from foldlog.eventstore.events import names_source_ids as names_source_ids
 from foldlog.eventstore.events import summary_id as summary_id
 from foldlog.eventstore.events import summary_of as summary_of
 from foldlog.eventstore.log.appending import Appending as Appending

@@ -30,6 +30,7 @@ from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes: see ``foldlog.eventstore.documents.listing``."""
+_NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
 """The projection of Views. Its records hold no content, and are the same after a redaction, so they stay."""
 
@@ -40,6 +41,13 @@ Source = Literal["user", "agent", "environment"]
 
 Content = str | tuple[dict[str, Any], ...]
 """Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url", "image_url": …}``."""
+
+
+def names_source_ids(event: Event) -> bool:
+    """Return whether a condensation or a request with this origin names ids of its source, and not of the conversation,
+    as those of OpenHands V0 do. They cannot be translated: see ``projections/v0_dialect.py``.
+    """
+    return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
 
 def is_structural(event: Event) -> bool:

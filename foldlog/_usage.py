@@ -10,6 +10,16 @@ IMPORTED: Final = "imported usage"
 OF_NO_MODEL: Final = "<synthetic>"
 """What Claude Code names as the model of replies that it wrote itself."""
 
+OF_A_CONDENSER: Final = "condenser_meta"
+"""The name of the annotation, and of the map in its data, in which a condenser reports its own calls."""
+USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
+"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models took."""
+USAGE_TEXTS: Final = ("model", "reply")
+"""The names of texts among these that are no content: which model, and which View the call answers."""
+USAGE_NAMES: Final = ("condenser", "failure")
+"""The names of texts that are no content where they are one word."""
+COST: Final = "cost"
+
 COPIED: Final = "copied"
 """The mark, in ``meta``, of an imported event that happened in another history, if at all: no call, no request."""
 

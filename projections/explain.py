@@ -15,13 +15,14 @@ from foldlog.eventstore import (
     Event,
     Retraction,
     is_structural,
+    names_source_ids,
     summary_of,
 )
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target
 from foldlog.projections.units import is_unseen
-from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
+from foldlog.projections.v0_dialect import entomb, is_buried
 from foldlog.projections.view import View
 
 Fate = Literal["shown", "forgotten", "taken back", "never shown"]
@@ -102,7 +103,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     if event.id >= 0:
         if is_structural(event) or not event.shown:
             return Why(event, view.version, "never shown", _never_shown_because(event, view))
-        buried_by = _buried_by(event, structural) if is_from_v0(event) else None
+        buried_by = _buried_by(event, structural) if names_source_ids(event) else None
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
             return Why(event, view.version, "never shown", reason, by=buried_by)
@@ -113,7 +114,7 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
     """Return the condensation that forgot an event of V0 before the event was added; None if no condensation did."""
     earlier = [one for one in structural(0) if one.id < event.id]
     kept = intervals_kept(earlier, event.id)
-    return next((s for s in earlier if contains(kept, s.id) and is_from_v0(s) and forgetting(s)(event)), None)
+    return next((s for s in earlier if contains(kept, s.id) and names_source_ids(s) and forgetting(s)(event)), None)
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
@@ -141,7 +142,7 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 
 def forgetting(structural: Event) -> Callable[[Event], bool]:
     """Return whether ``structural`` forgets an event, or a summary, that the View shows when ``structural`` comes."""
-    if is_from_v0(structural):
+    if names_source_ids(structural):
         tomb = entomb((), structural)
         replaces = isinstance(structural, CondensationAction) and structural.summary is not None
         return lambda event: replaces and event.id < 0 if event.id < 0 else is_buried(tomb, event)

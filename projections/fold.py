@@ -31,13 +31,14 @@ from foldlog.eventstore import (
     Retraction,
     UnknownEvent,
     UnknownEventType,
+    names_source_ids,
     summary_id,
 )
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.left_behind import left_behind_after
 from foldlog.projections.retractions import target
-from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register, is_from_v0
+from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register
 
 
 class PastLog(Protocol):
@@ -315,14 +316,14 @@ class _Folding:
     def _fold_in(self, event: Event) -> None:
         """Fold in one event that does more than add itself to the end of the View."""
         if isinstance(event, CondensationAction):
-            if is_from_v0(event):
+            if names_source_ids(event):
                 self._condense_from_v0(event)
             else:
                 self._condense(event)
             self._requested = False
             self.condensations.append(event)
         elif isinstance(event, CondensationRequest):
-            if is_from_v0(event):
+            if names_source_ids(event):
                 self._entomb(event)
             self._requested = True
         elif isinstance(event, UnknownEvent) and event.is_structural:

@@ -18,10 +18,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
+from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event, names_source_ids
 from foldlog.projections.intervals import Intervals, contains, normalize
-
-_FORMAT = "openhands-v0"
 
 
 class Register(NamedTuple):
@@ -29,11 +27,6 @@ class Register(NamedTuple):
 
     summary: CondensationSummary
     offset: int
-
-
-def is_from_v0(event: Event) -> bool:
-    """Return whether ``event`` was imported from V0. Its condensations then name source ids, not ours."""
-    return event.origin is not None and event.origin.format == _FORMAT
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
@@ -55,7 +48,7 @@ def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
     """Return whether the tomb holds an event. An event that is not from V0 has no source id and is never in it."""
-    return is_from_v0(event) and contains(tomb, _source_id(event))
+    return names_source_ids(event) and contains(tomb, _source_id(event))
 
 
 def clamp(offset: int) -> int:

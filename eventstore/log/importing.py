@@ -24,6 +24,7 @@ from foldlog.eventstore.events import (
     DocumentChanges,
     Event,
     Redaction,
+    names_source_ids,
     summary_id,
     summary_of,
 )
@@ -59,7 +60,6 @@ REKEY = "rekey"
 """The operations that may be left unfinished."""
 
 _CHUNK_BYTES = 8 * 2**20
-_V0 = "openhands-v0"
 _IDS = ("cause", "version", "summary_of", "forgotten_events_start_id", "forgotten_events_end_id")
 """The fields of events that name another event."""
 _OF_OTHERS = ("redaction", "document_changes")
@@ -402,7 +402,7 @@ def ids_moved(encoded: Encoded, receipts: Sequence[int]) -> Encoded:
     ids = {name: getattr(event, name, None) for name in _IDS}
     moved: dict[str, Any] = {name: place_of(each, receipts) for name, each in ids.items() if each is not None}
     if isinstance(event, CondensationAction):
-        if event.origin is not None and event.origin.format == _V0:  # it names ids of the source
+        if names_source_ids(event):
             moved = {"cause": moved["cause"]} if "cause" in moved else {}
         elif event.given_ids is not None:
             moved["forgotten_event_ids"] = tuple(_forgotten(each, receipts) for each in event.given_ids)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from foldlog._observed import OF_APPENDS, SHOWN
+from foldlog._usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -42,8 +43,6 @@ _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 signature.
 """
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
-_PAID: Final = ("usage", "accumulated", "metrics", "response", "condenser_meta")
-"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models took."""
 
 
 def untraced(event: Event) -> Event:
@@ -74,13 +73,13 @@ def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
     paid: dict[str, Any] = {}
     for name, value in told.items():
         match value:
-            case dict() if name in _PAID:
+            case dict() if name in USAGE_MAPS:
                 paid[name] = _paid(value, within=True)
-            case list() if name in _PAID:
+            case list() if name in USAGE_MAPS:
                 paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
-            case str() if name in ("model", "reply") or (name in ("condenser", "failure") and _is_name(value)):
+            case str() if name in USAGE_TEXTS or (name in USAGE_NAMES and _is_name(value)):
                 paid[name] = value
-            case int() | float() if name in ("cost", SHOWN) or (within and name.isidentifier()):
+            case int() | float() if name in (COST, SHOWN) or (within and name.isidentifier()):
                 paid[name] = value
     return paid
 
@@ -100,7 +99,7 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
         case Observation():
             return {"content": TEXT, "extras": {}}
         case Annotation(name=name, data=data):
-            return {"data": _paid({name: data}).get(name) if name == "condenser_meta" else None}
+            return {"data": _paid({name: data}).get(name) if name == OF_A_CONDENSER else None}
         case DocumentChanges(changed=changed):
             values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
             return {"changed": {name: each if "deleted" in each else values[name] for name, each in changed.items()}}

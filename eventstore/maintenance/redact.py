@@ -22,6 +22,7 @@ from foldlog.eventstore.events import (
     Event,
     Redacted,
     Redaction,
+    names_source_ids,
     summary_id,
     summary_of,
 )
@@ -37,7 +38,6 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
-_V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
 
@@ -239,14 +239,14 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
     """Return the condensations whose summaries stand for events, or for their own summaries, the first one first. A
     condensation counts too if it forgets the summary of one of these condensations.
     """
-    sources: list[Any] = [each.origin.id for each in redacted if each.origin and each.origin.format == _V0]
+    sources: list[Any] = [each.origin.id for each in redacted if each.origin and names_source_ids(each)]
     ids = [each.id for each in redacted if not isinstance(each, CondensationAction)]  # those are no events of a View
     summaries_gone = {summary_id(each.id) for each in redacted}
     found: list[CondensationAction] = []
     for event in reading.structural_events(min((each.id for each in redacted), default=reading.version)):
         if not isinstance(event, CondensationAction) or event.summary is None:
             continue
-        is_v0 = event.origin is not None and event.origin.format == _V0
+        is_v0 = names_source_ids(event)
         intervals, summaries = event.forgotten
         named = sources if is_v0 else ids
         if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (

@@ -16,8 +16,9 @@ from foldlog.eventstore import (
     Event,
     Origin,
     Store,
+    names_source_ids,
 )
-from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
+from foldlog.projections.v0_dialect import entomb, is_buried
 
 
 def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
@@ -27,7 +28,7 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
     before: list[Annotation] = []
 
     def told(event: Event) -> Event:
-        if not (isinstance(event, CondensationAction) and is_from_v0(event)):
+        if not (isinstance(event, CondensationAction) and names_source_ids(event)):
             return event
         start = before[-1].id + 1 if before else 0
         with suppress(ConversationErased, ConversationNotFound):

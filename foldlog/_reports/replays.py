@@ -37,7 +37,7 @@ from foldlog.condensers import (
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.strategies.digest import left_out
-from foldlog.eventstore import CondensationAction, Event, summary_id
+from foldlog.eventstore import CondensationAction, Event, names_source_ids, summary_id
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
@@ -301,7 +301,7 @@ class Replaying:
         self._recorded.append(recorded_cost(action))
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
-        if action.origin is None or action.origin.format != "openhands-v0":  # that one names ids of its source
+        if not names_source_ids(action):
             old = ((each, each if each >= 0 else summary_id(each)) for each in action.forgotten_event_ids or ())
             new = ((each, self._new_ids.get(known)) for each, known in old)
             ids = tuple(known if each >= 0 else summary_id(known) for each, known in new if known is not None)
