@@ -209,9 +209,10 @@ class KeptSums:
         tokens is first: a copy of it may have been cut short in the middle of a reply.
         """
         calls: list[Calls] = []
-        for line in sorted(lines, key=lambda line: sum(map(tokens_of, line.own)), reverse=True):
+        with_calls = [(line, line.own) for line in lines]
+        for line, own_calls in sorted(with_calls, key=lambda each: sum(map(tokens_of, each[1])), reverse=True):
             if seen.isdisjoint(line.replies):
-                calls += line.own
+                calls += own_calls
                 seen.update(line.replies)
             else:
                 row = self._store.conversation(line.conversation, pending=True)
