@@ -10,7 +10,6 @@
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py                         one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
-    sent.py                            the View as a model was sent it
     reports.py states.py               what a step reports; where an agent of one's own keeps it
     strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations

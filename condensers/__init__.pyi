@@ -59,7 +59,6 @@ from foldlog.condensers.handler import CondenseHandler as CondenseHandler
 from foldlog.condensers.models.agents_model import request_condensation_tool as request_condensation_tool
 from foldlog.condensers.models.client import LLM as LLM
 from foldlog.condensers.models.estimate import ESTIMATE as ESTIMATE
-from foldlog.condensers.models.estimate import event_tokens as event_tokens
 from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
 from foldlog.condensers.models.llm_config import LLMConfig as LLMConfig
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY

@@ -145,7 +145,7 @@ class Views:
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Return for each event at which versions the View shows it, when a model is sent it, and why it left.
 
-        ``count`` gives the tokens of an event, for example ``foldlog.condensers.event_tokens``. Raises what ``current``
+        ``count`` gives the tokens of an event, such as an estimate. Raises what ``current``
         raises.
         Cost: the events, once; for each structural event the View at that moment.
         """

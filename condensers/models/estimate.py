@@ -11,13 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
-from foldlog.projections import View, arguments_of, as_json, content_texts, rendered, says_something
+from foldlog.condensers.prompts.rendering import event_text
+from foldlog.eventstore import Event
+from foldlog.projections import View, as_json, content_texts
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
@@ -25,7 +24,7 @@ _PIECE = re.compile(  # with the space before it, if there is one: then it is fo
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
     r"|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-_OF_A_MESSAGE, _OF_A_CALL, _OF_AN_IMAGE, _OF_A_PROMPT = 8, 16, 1_600, 8
+OF_A_MESSAGE, OF_A_CALL, _OF_AN_IMAGE, _OF_A_PROMPT = 8, 16, 1_600, 8
 _LETTERS_A_TOKEN = 8
 """Of a file in base64. It is assumed: servers count pages, and how many a file has is not known here."""
 _WHOLE = 2_048
@@ -42,7 +41,7 @@ def estimated(text: str) -> int:
     return pieces + pieces // 10
 
 
-def _sampled(text: str) -> int:
+def sampled(text: str) -> int:
     """Return an estimate of a text's tokens from four pieces at equal distances, the first and the last among them."""
     if len(text) <= _WHOLE:
         return estimated(text)
@@ -67,55 +66,25 @@ def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
     return _OF_AN_IMAGE if part.get("type") in ("image_url", "image") else count(as_json(part))
 
 
-def _of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
-    tokens = _OF_A_MESSAGE + _of_content(message.get("content"), count)
+def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
+    tokens = OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
-        tokens += _OF_A_CALL + count(as_json(call["function"]))
+        tokens += OF_A_CALL + count(as_json(call["function"]))
     return tokens + sum(count(as_json(block)) for block in message.get("thinking_blocks") or ())
 
 
-def _of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:
-    return sum(_OF_A_CALL + count(as_json(tool)) for tool in tools)
+def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:
+    return sum(OF_A_CALL + count(as_json(tool)) for tool in tools)
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
     """Return the tokens of a prompt; it is additive over messages, as ``TokenCounter`` wants it."""
-    return _OF_A_PROMPT + sum(map(_of_message, messages)) + _of_tools(tools)
+    return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
 
 
-def event_tokens(event: Event) -> int:
-    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes it.
-
-    It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
-    prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
-    """
-    match event:
-        case Observation(content=str(text)) | Message(content=str(text), thinking=()) if says_something(text):
-            return _OF_A_MESSAGE + _sampled(text)  # as its message has it; most events are of these two
-        case Action(source="agent", thought=str(text), thinking=()):
-            function = {"name": event.tool, "arguments": arguments_of(event)}
-            thought = _sampled(text) if says_something(text) else 0
-            return _OF_A_MESSAGE + thought + _OF_A_CALL + _sampled(as_json(function))
-    return sum(_of_message(each, _sampled) for each in messages_of(event)) + _of_tools(tools_of(event), _sampled)
-
-
-def tools_of(event: Event) -> Sequence[Any]:
-    """Return the tools that an event offers to a model."""
-    return event.tools if isinstance(event, SystemMessage) else ()
-
-
-def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
-    shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
-    place = 0
-    if isinstance(event, Action):
-        answer = Observation(id=1, content="", call_id=event.call_id, tool=event.tool, cause=0)
-        shown = [replace(event, id=0, cause=None), answer]
-    elif isinstance(event, Observation):
-        call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
-        shown, place = [call, replace(event, id=1, cause=0)], 1
-    messages = rendered(shown, range(len(shown)), opening=False)
-    return [each.message for each in messages if place in each.positions]
+def event_size(event: Event) -> int:
+    """Return a high estimate of the tokens of an event's text. Cost: the characters, up to 2,048."""
+    return OF_A_MESSAGE + sampled(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:

@@ -12,7 +12,7 @@ import msgspec
 from foldlog._usage import usage_of
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
-from foldlog.condensers.models.estimate import estimated, event_tokens
+from foldlog.condensers.models.estimate import estimated, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.eventstore import CondensationSummary, Event
@@ -81,7 +81,7 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
-    tokens, replaced = event_tokens(CondensationSummary(content=text)), sum(map(event_tokens, events))
+    tokens, replaced = event_size(CondensationSummary(content=text)), sum(map(event_size, events))
     if estimated(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
         raise useless(reply, f"{problem_of(text)!r} cannot stand for {len(events)} events of about {replaced} tokens")
     if tokens > max(replaced, _SMALL):

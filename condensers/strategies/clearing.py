@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
-from foldlog.condensers.models.estimate import event_tokens
+from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.strategies.showing import masked
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
@@ -74,7 +74,7 @@ def _size(event: Event, known: dict[tuple[str, int], tuple[Event, Any]]) -> int:
     """Return the tokens of an event, which are counted once: each step asks for those of the whole View."""
     counted = known.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
-        counted = known["tokens", event.id] = event, event_tokens(event)
+        counted = known["tokens", event.id] = event, event_size(event)
     size: int = counted[1]
     return size
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from foldlog._reports.as_sent import Sent, sent
 from foldlog._search import SearchTerms, events_with
 from foldlog._words.texts import text_of
-from foldlog.condensers.sent import Sent, sent
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, is_structural, summary_of
 from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgetting

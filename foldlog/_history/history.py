@@ -145,7 +145,7 @@ class History:
         has it, and ``why`` says that what a model was sent is not known. Raises what ``at`` raises. Cost: the View, and
         the last 100 events.
         """
-        from foldlog.condensers.sent import sent
+        from foldlog._reports.as_sent import sent
 
         view = self.view() if version is None else self.at(version)
         return sent(self._store, self.id, view).sent if view.version else view
@@ -818,7 +818,7 @@ class History:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not; and
         whether a model is sent it, by ``sent``. Raises ``NoSuchEvent``, and what ``at`` raises.
         """
-        from foldlog.condensers.sent import why_sent
+        from foldlog._reports.as_sent import why_sent
 
         check_whole("event_id", event_id)
         try:
@@ -869,7 +869,7 @@ class History:
         """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
         and its estimated tokens. Cost: the events, once.
         """
-        from foldlog.condensers import event_tokens
+        from foldlog._reports.sizes import event_tokens
         from foldlog.projections import Lifetimes
 
         return _or_empty(partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ()))

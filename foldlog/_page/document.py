@@ -27,12 +27,12 @@ from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import Overview, counted_in, is_about_it
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.savings import saving_of
-from foldlog._reports.sizes import CountedTokens, CountsTokens
+from foldlog._reports.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._reports.spending import total_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
-from foldlog.condensers import event_tokens, reports_of
+from foldlog.condensers import reports_of
 from foldlog.eventstore import (
     Action,
     Border,

@@ -7,6 +7,7 @@ comparison.py       tables of several condensers over the same histories; compar
 dropped.py          what a condensation took out of a View, and what of it was needed again
 replays.py          another condenser over a recorded history; needed.py: what the agent needed again
 sent.py             which events of a View a model is sent; sizes.py: their tokens
+as_sent.py          the View as a model was sent it, by the rules that the log has
 stats.py            figures of conversations; spending.py prices.py: calls of models, and their cost
 sums.py             the sums that are kept of each conversation, which lists, figures and the page read; of_one.py: how
                     they are made; counts.py: of kinds, tools and days; overview.py: what a conversation is about

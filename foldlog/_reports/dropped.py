@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from foldlog._documents import DroppedDocument, DroppedTermDocument
 from foldlog._reports.needed import event_terms
 from foldlog._reports.savings import is_made
-from foldlog.condensers import event_tokens
+from foldlog._reports.sizes import event_tokens
 from foldlog.eventstore import CondensationAction, CondensationSummary, Event, InvalidArgument, Store
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 

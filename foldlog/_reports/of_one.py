@@ -15,10 +15,10 @@ from foldlog._formats.replacing import is_replacing
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.overview import Overview, counted_in, overview_of
 from foldlog._reports.savings import forgotten_by, is_made, saving_of
+from foldlog._reports.sizes import event_tokens
 from foldlog._reports.spending import Calls, Spending, sum_up, told_beside, total_of
 from foldlog._reports.unreadable import sound
 from foldlog._words.reasons import because
-from foldlog.condensers import event_tokens
 from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,

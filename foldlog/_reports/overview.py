@@ -91,7 +91,7 @@ def overview_of(
     Cost: some events at either end of the conversation, and with ``sizes`` the events of its View and its structural
     ones.
     """
-    from foldlog.condensers.sent import Sent  # a list whose sizes are kept needs no condenser
+    from foldlog._reports.as_sent import Sent  # a list whose sizes are kept needs no condenser
 
     found = Overview()
     try:

@@ -24,9 +24,9 @@ from foldlog._formats.tips import lacking
 from foldlog._reports.counts import Counts
 from foldlog._reports.of_one import Counting, Sums, sums_of
 from foldlog._reports.overview import TITLE_MAX, Overview
+from foldlog._reports.sizes import event_tokens
 from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
-from foldlog.condensers import event_tokens
 from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of

@@ -11,7 +11,7 @@ from foldlog.eventstore import CondensationSummary
 from foldlog.projections.units import is_unseen
 
 if TYPE_CHECKING:
-    from foldlog.condensers.sent import Sent
+    from foldlog._reports.as_sent import Sent
 
 
 def states_of(found: Sent) -> Sequence[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from foldlog.condensers import TokensUnknown, event_tokens
-from foldlog.condensers.models.estimate import messages_of, tools_of
-from foldlog.eventstore import Event
-from foldlog.projections import View
+from msgspec.structs import replace
+
+from foldlog.condensers import TokensUnknown
+from foldlog.condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, of_message, of_tools, sampled
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
+from foldlog.projections import View, arguments_of, as_json, rendered, says_something
 
 
 class CountsTokens(Protocol):
@@ -49,3 +51,38 @@ def view_tokens(view: View, count: Callable[[Event], int] | None = None) -> int:
     It is the last of ``Lifetimes.sizes`` of the same version and the same ``count``. Cost: the events of the View.
     """
     return sum(map(count or event_tokens, (view[position] for position in view.fit_positions)))
+
+
+def event_tokens(event: Event) -> int:
+    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes it.
+
+    It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
+    prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
+    """
+    match event:
+        case Observation(content=str(text)) | Message(content=str(text), thinking=()) if says_something(text):
+            return OF_A_MESSAGE + sampled(text)  # as its message has it; most events are of these two
+        case Action(source="agent", thought=str(text), thinking=()):
+            function = {"name": event.tool, "arguments": arguments_of(event)}
+            thought = sampled(text) if says_something(text) else 0
+            return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function))
+    return sum(of_message(each, sampled) for each in messages_of(event)) + of_tools(tools_of(event), sampled)
+
+
+def tools_of(event: Event) -> Sequence[Any]:
+    """Return the tools that an event offers to a model."""
+    return event.tools if isinstance(event, SystemMessage) else ()
+
+
+def messages_of(event: Event) -> list[dict[str, Any]]:
+    """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
+    shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
+    place = 0
+    if isinstance(event, Action):
+        answer = Observation(id=1, content="", call_id=event.call_id, tool=event.tool, cause=0)
+        shown = [replace(event, id=0, cause=None), answer]
+    elif isinstance(event, Observation):
+        call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
+        shown, place = [call, replace(event, id=1, cause=0)], 1
+    messages = rendered(shown, range(len(shown)), opening=False)
+    return [each.message for each in messages if place in each.positions]

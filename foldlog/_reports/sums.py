@@ -17,9 +17,8 @@ from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.of_one import Counting, Sums, own_sums, sums_of
 from foldlog._reports.pending import pending_counting, pending_sums
 from foldlog._reports.prices import Prices
-from foldlog._reports.sizes import CountedTokens, CountsTokens
+from foldlog._reports.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, tokens_of
-from foldlog.condensers import event_tokens
 from foldlog.eventstore import ConversationErased, ConversationRow, Store
 from foldlog.projections import Views
 

@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.condensers import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.models.estimate import event_tokens
+from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
 from foldlog.condensers.strategies.showing import is_masked
@@ -29,7 +29,7 @@ def work(count, tool="run"):
     return viewed(message("do it"), *(pair(n, tool, BIG, path=BIG) for n in range(count)))
 
 
-ONE = event_tokens(pair(0, content=BIG)[1])
+ONE = event_size(pair(0, content=BIG)[1])
 """The tokens of one result, and nearly those of its call."""
 
 

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from foldlog._reports.as_sent import sent
 from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
-from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog._observed import SHOWN
+from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replaying
 from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.models.estimate import ESTIMATE, event_tokens
+from foldlog.condensers.models.estimate import ESTIMATE, event_size
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.selection import held
-from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -221,7 +221,7 @@ def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows
         agent.act(4_000)
         view = agent.prepare()
         assert len(view) == 4 + 2 * turn
-        assert sum(map(event_tokens, view)) < 1.1 * LIMIT
+        assert sum(map(event_size, view)) < 1.1 * LIMIT
         assert sent(agent.store, "c", Views(agent.store).current("c")).sent.events == view.events
     assert sum(map(is_masked, view)) == 8
 

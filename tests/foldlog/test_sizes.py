@@ -9,9 +9,9 @@ import pytest
 import foldlog as package
 from foldlog._page.document import PageFold
 from foldlog._reports.overview import Overview
-from foldlog._reports.sizes import CountedTokens, view_tokens
+from foldlog._reports.sizes import CountedTokens, event_tokens, view_tokens
 from foldlog._web.app import application
-from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
+from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history

@@ -19,7 +19,7 @@ from foldlog.eventstore import CondensationSummary, summary_of
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
-    from foldlog.condensers.sent import Sent
+    from foldlog._reports.as_sent import Sent
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
-    from foldlog.condensers.sent import sent  # the help needs no condenser
+    from foldlog._reports.as_sent import sent  # the help needs no condenser
 
     with open_existing(db) as store:
         conversation = resolved(store, conversation)

@@ -24,6 +24,7 @@ from foldlog._documents import (
     WhyDocument,
 )
 from foldlog._history.facts import Fact, fact
+from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by, term_document
 from foldlog._reports.needed import event_terms
 from foldlog._reports.own_ids import in_own_ids
@@ -31,7 +32,6 @@ from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
-from foldlog.condensers.sent import why_sent
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
 from foldlog.projections import Views, Why
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
+from foldlog._reports.as_sent import sent
 from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
-from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
