@@ -36,13 +36,17 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
-from foldlog.condensers.strategies.digest import left_out
+from foldlog.condensers.strategies.digest import digest_of
+from foldlog.condensers.strategies.digest.fold import TITLE
+from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import CondensationAction, Event, names_source_ids, summary_id
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
 
 _CONDENSATIONS_MAX_A_TURN = 10
+_WHOLE = 10_000_000
+"""The length of a digest that leaves nothing out."""
 CACHED_LEAST = 1_024
 """Providers cache prompts of at least this many tokens."""
 
@@ -330,7 +334,7 @@ class Replaying:
         together = set(self._standing_for(event.id for event in gone))
         lost = together
         if action.summary is not None:
-            omitted = left_out(before, gone, action.summary)
+            omitted = _left_out(before, gone, action.summary)
             lost = together.intersection(self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids)
             self._summarized[summary_id(action.id)] = together - lost
         self._lost.update(lost)
@@ -361,3 +365,13 @@ class Replaying:
             facts=self._needs.facts,
             facts_in_prompts=self._needs.facts_shown,
         )
+
+
+def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
+    """Return the ids of the events with a line in the whole digest and none in ``text``; empty where ``text`` is no
+    digest. Lines with names do not count. Cost: as ``digest_of``.
+    """
+    if not text.startswith(TITLE):
+        return set()
+    whole = text_of(dataclasses.replace(digest_of(view, forgotten), names={}), _WHOLE)
+    return {int(event_id) for event_id in {*ID_OF_A_LINE.findall(whole)} - {*ID_OF_A_LINE.findall(text)}}

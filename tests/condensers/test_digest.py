@@ -112,21 +112,21 @@ def test_files_that_were_read_and_files_that_were_changed():
 
 def test_an_error_is_open_until_the_same_succeeds():
     failed = ran(1, "make", 2, "cc: error\nld: cannot find -lz")
-    assert section(digest(failed), "Errors still open") == ["`make` → ld: cannot find -lz"]
-    assert "Errors still open" not in digest(failed, ran(2, "make", 0))
-    assert section(digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors still open") == ["`make` → done"]
+    assert section(digest(failed), "Errors without a later success") == ["`make` → ld: cannot find -lz"]
+    assert "Errors without a later success" not in digest(failed, ran(2, "make", 0))
+    assert section(digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors without a later success") == ["`make` → done"]
 
 
 def test_what_openhands_says_after_an_output_is_not_the_error():
     ended = "E  torn\n[Current working directory: /w]\n[Python interpreter: /p]\n[Command finished with exit code 1]"
-    assert section(digest(ran(1, "make", 1, ended)), "Errors still open") == ["`make` → E torn"]
+    assert section(digest(ran(1, "make", 1, ended)), "Errors without a later success") == ["`make` → E torn"]
 
 
 def test_what_the_user_did_is_not_said_by_the_agent_and_a_recall_is_no_call():
     run = Action(tool="run", arguments={"command": "make"}, thought="User executed the command:\nmake", source="user")
     recall = Action(tool="recall", arguments={"query": "kites", "recall_type": "knowledge"}, source="user")
-    text = digest(run, recall)
-    assert section(text, "Commands run") == ["`make`"]
+    text = digest(replace(run, call_id="u"), answer("ok", "u"), recall)
+    assert section(text, "Commands run") == ["`make` → ok"]
     assert "Said by the agent" not in text
     assert "Other calls" not in text
 
@@ -134,7 +134,7 @@ def test_what_the_user_did_is_not_said_by_the_agent_and_a_recall_is_no_call():
 def test_an_error_that_says_nothing_and_one_of_a_call_that_is_gone():
     assert "Errors" not in digest(ran(1, "grep x y", 1, ""))
     text = digest(Observation(content="no such tool", tool="fly", is_error=True))
-    assert section(text, "Errors still open") == ["fly → no such tool"]
+    assert section(text, "Errors without a later success") == ["fly → no such tool"]
 
 
 def test_the_newest_list_of_tasks_takes_the_place_of_the_one_before():
@@ -165,7 +165,7 @@ def test_a_line_ends_with_the_event_that_says_it():
     assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} → done [6]']
     assert lines(text, "Commands run") == ["`git pull` → exit 0: done [8]", "`make` → exit 2: no rule [10]"]
-    assert lines(text, "Errors still open") == ["`make` → no rule [10]"]
+    assert lines(text, "Errors without a later success") == ["`make` → no rule [10]"]
     assert lines(text, "Said by the agent") == ["On it. [11]"]
 
 
@@ -208,13 +208,13 @@ def test_a_short_answer_stands_with_its_question(agent, user, asked):
 def test_an_error_that_the_agent_left_behind_is_no_longer_open():
     failed = ran(0, "make", 2, "no rule")
     work = [event for n in range(1, 31) for event in pair(n, "read", path=f"/w/{n}.py")]
-    assert section(digest(failed, work[2:]), "Errors still open") == ["`make` → no rule"]
-    assert "Errors still open" not in digest(failed, work)
-    assert "Errors still open" not in digest(message("go on"), work[:18], failed, work)
+    assert section(digest(failed, work[2:]), "Errors without a later success") == ["`make` → no rule"]
+    assert "Errors without a later success" not in digest(failed, work)
+    assert "Errors without a later success" not in digest(message("go on"), work[:18], failed, work)
     events = viewed(failed, work).events
     first = Digest.of(events[:40])
-    assert "Errors still open" in text_of(first, LENGTH)
-    assert "Errors still open" not in text_of(first.plus(events[40:]), LENGTH)
+    assert "Errors without a later success" in text_of(first, LENGTH)
+    assert "Errors without a later success" not in text_of(first.plus(events[40:]), LENGTH)
 
 
 # --- what was sent, and how the user answered ---
@@ -223,17 +223,51 @@ def test_an_error_that_the_agent_left_behind_is_no_longer_open():
 def test_what_was_sent_stands_with_the_link_that_a_result_shows():
     post = "cat > b.md <<'EOF'\n# Kites\nEOF\ncurl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"
     issue = "https://kites.org/issues/7"
+    repeated = ran(1, post, 0, post)
+    assert section(digest(repeated), "Commands run")[0].endswith("(4 lines)`"), "its end is not shown"
     text = digest(
-        ran(1, post, 0, "curl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"),
+        repeated,
         ran(2, post, 0, f"{issue}\nA warning"),
         ran(3, "gh api pulls/1/replies -f body=yes", 0, json.dumps({"id": 4, "html_url": issue})),
         ran(4, "ls", 0, f"late\n^L{issue}\na.py"),
     )
     assert section(text, "Built so far") == [
-        "sent: `curl POST https://api.kites.org/issues` → exit 0: no output",
         f"sent: `curl POST https://api.kites.org/issues` → exit 0: {issue}",
         f"sent: `gh api pulls/1/replies -f body` → exit 0: {issue}",
-        f"a result has the link {issue}",
+    ]
+
+
+def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
+    first, second = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md", "gh issue create --title kite && ./show"
+    late = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md\nhttps://kites.org/issues/7\n"
+    text = digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late), ran(3, second, 0, f"{late}{second}\nshown"))
+    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run")[1:] == [f"`{second}`"]
+    assert section(text, "Built so far") == ["sent: `gh issue create --title kite` → exit 0: shown"]
+
+
+def test_what_a_server_a_pipe_or_the_user_may_have_refused_was_not_sent():
+    post, refused = "curl -X POST https://api.kites.org/issues -d @b.md", "error: failed to push some refs"
+    text = digest(
+        ran(1, post, 0, ""),
+        ran(2, "git push 2>&1 | tail -1", 0, refused),
+        pair(3, "bash", "Please read it first.", command="git push origin"),
+    )
+    assert "Built so far" not in text
+    assert section(text, "Commands run") == [
+        f"`{post}` → exit 0: no output",
+        f"`git push 2>&1 | tail -1` → exit 0: {refused}",
+        "`git push origin` → Please read it first.",
+    ]
+    pushed = pair(4, "bash", "   0123abc..4567def  main -> main", command="git push origin")
+    assert "sent: `git push origin`" in digest(pushed)
+
+
+def test_what_a_command_that_failed_did_first_is_not_known():
+    text = digest(ran(1, "make && mv a.py b.py", 2, "no rule"), ran(2, "rm c.py", 0, ""))
+    assert section(text, "Files changed") == [
+        "a.py: moved to b.py by a command that failed",
+        "b.py: moved from a.py by a command that failed",
+        "c.py: deleted",
     ]
 
 
@@ -250,7 +284,7 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
 def test_a_report_that_the_user_denies_is_marked(words, denial):
     text = digest(ran(1, "make", 0), message("I have posted the comment about kites.", "agent"), message(words))
     built = [line for line in section(text, "Built so far") if "kites" in line]
-    marked = f'the user answered "{denial}" [3] to: ' if denial else ""
+    marked = f'the user answered "{denial}" [3] to: ' if denial else "the agent said: "
     assert built == [f"{marked}I have posted the comment about kites."]
 
 
@@ -264,7 +298,9 @@ def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
 
 def test_any_linter_is_a_check():
     text = digest(ran(1, "golangci-lint run 2>&1 | head -100", content="1 issues:\n* forbidigo: 1"))
-    assert section(text, "Built so far") == ["last check: `golangci-lint run 2>&1 | head -100` → * forbidigo: 1"]
+    assert section(text, "Built so far") == [
+        "last test, lint or build: `golangci-lint run 2>&1 | head -100` → * forbidigo: 1"
+    ]
 
 
 # --- names ---
@@ -284,14 +320,21 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
     ]
 
 
+_MADE = r"(?:found/|used_)\w+"
+
+
 def test_names_take_at_most_a_quarter_and_those_that_others_lines_have_are_not_repeated():
     results = [pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n}") for n in range(80)]
     text = digest(message("look"), *results)
-    names = text[text.index("## Names") :]
-    assert 0.1 * len(text) < len(names) <= 0.125 * len(text)
-    assert len(text) > LENGTH - 200
-    listed = [name for line in section(text, "Names") for name in line.split()]
-    assert not set(listed) & set(re.findall(r"[\w/]+", text[: text.index("## Names")]))
+    others, _, names = text.partition("\n\n## Lines with names\n")
+    assert "left out)" in others
+    assert 0.2 * len(text) < len(names) <= 0.25 * len(text)
+    assert len(text) > LENGTH - 300
+    known = set(re.findall(_MADE, others))
+    for words in re.split(r" \| | \[\d+\]\n- ", names):
+        new = set(re.findall(_MADE, words))
+        assert new - known
+        known |= new
 
 
 # --- one digest after the other ---
@@ -304,7 +347,7 @@ def as_summary(text):
 def test_a_fold_in_parts_is_the_fold_at_once():
     events = viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0), ran(3, "make", 0)).events
     whole = text_of(Digest.of(events), LENGTH)
-    assert "Errors still open" not in whole, "the later success closes the earlier error"
+    assert "Errors without a later success" not in whole, "the later success closes the earlier error"
     first = Digest.of(events[:5])
     before = text_of(first, LENGTH)
     assert text_of(first.plus(events[5:]), LENGTH) == whole
@@ -557,7 +600,7 @@ def test_a_command_for_the_agent_is_a_request_and_one_for_the_program_is_not(nam
 )
 def test_a_prompt_of_the_shell_is_no_error(prompt):
     text = digest(ran(1, "make kite", 2, f"kite.c:3: undefined wing\n{prompt}"))
-    assert section(text, "Errors still open") == ["`make kite` → kite.c:3: undefined wing"]
+    assert section(text, "Errors without a later success") == ["`make kite` → kite.c:3: undefined wing"]
     assert "Errors" not in digest(ran(1, "grep kite x", 1, f"\n{prompt}\n"))
 
 
@@ -580,7 +623,7 @@ def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
     assert section(text, "Read and searched") == ["`rg kite` → exit 1: no output"]
     assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2: sed: no such file"]
-    assert section(text, "Errors still open") == ["`sed -i s/a/b/ x` → sed: no such file"]
+    assert section(text, "Errors without a later success") == ["`sed -i s/a/b/ x` → sed: no such file"]
     assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
     assert unwrapped("{broken") == ("{broken", None)
     assert unwrapped('{"stdout": "a", "stderr": "b", "exit_code": 0}') == ("a\nb", 0)
@@ -597,7 +640,7 @@ def test_a_file_that_could_not_be_changed_was_not():
 
     text = digest(edit(1, "/kite.py", is_error=True), edit(2, "/w/kite.py"), edit(3, "/w/kite.py", is_error=True))
     assert section(text, "Files changed") == ["/w/kite.py: written"]
-    assert section(text, "Errors still open") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
+    assert section(text, "Errors without a later success") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
 
 
 def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id():
@@ -606,7 +649,7 @@ def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id(
         Observation(id=2 + n, tool="run", content=f"error {n}", call_id="run", cause=n, is_error=True) for n in (2, 1)
     ]
     text = told([*made, *results], 6_000)
-    assert sorted(section(text, "Errors still open")) == ["`make 1` → error 1", "`make 2` → error 2"]
+    assert sorted(section(text, "Errors without a later success")) == ["`make 1` → error 1", "`make 2` → error 2"]
 
 
 def test_a_document_within_a_command_is_counted_and_not_quoted():
@@ -663,7 +706,7 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
     text = digest(user("mend it"), edit, rejected(said))
     assert section(text, ASKED) == ["mend it", "never touch a.py, rename it on main instead"]
     assert section(text, "Other calls") == ["/w/a.py → rejected by the user"]
-    assert "Errors still open" not in text
+    assert "Errors without a later success" not in text
     quoted = Observation(tool="Read", call_id="c", content=REJECTION + said)
     assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], "a file may quote it"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of
-from foldlog.condensers.strategies.digest.commands import FileChange, changes_by, checks, commit_message, covers
+from foldlog.condensers.strategies.digest.commands import FileChange, changes_by, checks, covers
 from foldlog.condensers.strategies.digest.facts import deed_of
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
@@ -177,12 +177,21 @@ def test_a_patch_moves_and_deletes_files():
         ("cp a b; rm -f c; touch d", {"b": "copied from a", "c": "deleted", "d": "created"}),
         ("echo hi > C:\\w\\a.txt", {"C:\\w\\a.txt": "written"}),
         ("bash -lc 'echo 1 > a.txt'", {}),
+        ("git checkout main -- a.py; git restore b.py", {"a.py": "restored by git", "b.py": "restored by git"}),
         ("grep '>' a.py && awk '$1 > 2' b.txt", {}),
         ("echo 'it is > open", {}),
     ],
 )
 def test_a_command_changes_the_files_that_its_words_name(command, files):
     assert {change.path: change.deed for change in changes_by(command)} == files
+
+
+@pytest.mark.parametrize("command", ["rm -f /w/part_*.py", "rm -r /w", "cd /w; rm part_1.py part_2.py"])
+def test_files_that_a_command_deletes_by_a_pattern_or_with_their_directory_are_deleted(command):
+    text = told(edit(1), edit(2), edit(3, "/v/part_3.py"), ran(4, command, 0, ""))
+    files = section(text, "Files changed")
+    assert "/v/part_3.py: edited" in files
+    assert {"/w/part_1.py: edited, deleted", "/w/part_2.py: edited, deleted"} <= {*files}
 
 
 def test_a_notebook_and_an_editor_of_many_places_change_files():
@@ -196,9 +205,9 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
     assert section(text, "Files changed") == [
         "C:\\w\\kite.ipynb: edited; last: fly(kite)",
         "a.py: edited (2 changes); last: wind = 3",
-        "b.py: written; not checked since; last: rain = 1",
+        "b.py: written; last: rain = 1",
     ]
-    assert section(text, "Built so far") == ["last check: `pytest -q` → exit 0: done"]
+    assert section(text, "Built so far") == ["last test, lint or build: `pytest -q` → exit 0: done"]
 
 
 # --- what was built ---
@@ -210,30 +219,18 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
         pair(1, "TodoWrite", todos=[{"content": "fold it", "status": "in_progress"}]),
         edit(2),
         pair(3, "TodoWrite", todos=[{"content": "fold it", "status": "completed"}]),
-        ran(4, "git add -A && git commit -qm \"$(cat <<'EOF'\nkite: fold it\n\nMore.\nEOF\n)\"", 0),
+        ran(4, "git add -A && git commit -m 'kite: fold it'", 0, "[main 0123abc] kite: fold it\n 1 file changed"),
+        ran(5, "git commit -m 'kite: paint it' | tail -1", 0, "nothing to commit"),
         message("The kite is folded, and it flies well.", "agent"),
         message("now paint it"),
         message("I will.", "agent"),
     )
     assert section(text, "Built so far") == [
         "task done: fold it",
-        "committed: kite: fold it",
-        "The kite is folded, and it flies well.",
+        "committed: kite: fold it (0123abc on main)",
+        "the agent said: The kite is folded, and it flies well.",
     ]
     assert section(text, "Said by the agent") == ["I will."]
-
-
-@pytest.mark.parametrize(
-    "command, message",
-    [
-        ("git commit -m 'one: two' && make", "one: two"),
-        ('cd /w && git commit --amend -am "three"', "three"),
-        ("git commit", ""),
-        ("git log -m x", None),
-    ],
-)
-def test_a_commit_is_known_by_its_message(command, message):
-    assert commit_message(command) == message
 
 
 # --- errors ---
@@ -255,16 +252,18 @@ def test_a_commit_is_known_by_its_message(command, message):
 def test_an_error_is_open_until_the_same_or_a_wider_command_succeeds(narrow, wide, is_cured):
     assert covers(wide, narrow) == is_cured
     text = told(ran(1, narrow, 1, "E  torn"), ran(2, wide, 0))
-    assert ("Errors still open" not in text) == is_cured
+    assert ("Errors without a later success" not in text) == is_cured
 
 
 def test_an_error_is_closed_where_its_file_is_written_anew_and_a_search_without_a_result_is_none():
     failed = ran(1, "python kite.py", 1, "kite.py:3: NameError: wind")
-    assert "Errors still open" in told(failed)
-    assert "Errors still open" not in told(failed, pair(2, "Write", file_path="/w/kite.py", content="wind = 1"))
-    assert "Errors still open" in told(failed, pair(2, "Write", file_path="/w/rain.py", content="wind = 1"))
+    assert "Errors without a later success" in told(failed)
+    for path, is_closed in (("/w/kite.py", True), ("/w/rain.py", False)):
+        text = told(failed, pair(2, "Write", file_path=path, content="wind = 1"))
+        assert ("Errors without a later success" not in text) == is_closed
+    assert "Errors without a later success" not in told(failed, ran(3, "rm -f k*.py", 0))
     missing = [call("Read", "r", file_path="/w/no.py"), Observation(content="no such file", call_id="r", is_error=True)]
-    assert "Errors still open" not in told(missing)
+    assert "Errors without a later success" not in told(missing)
 
 
 # --- what was asked ---

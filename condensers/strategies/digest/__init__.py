@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.models.limits import window_in
-from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.fold import Digest as Digest
-from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, ids_in, ids_of, text_of
+from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.eventstore import Event, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept
@@ -73,7 +72,7 @@ class DigestCondenser(SummarizingCondenser):
         length = self.max_length if most is None else max(_LENGTH_MIN, min(most, self.max_length))
 
         def shorter(text: str) -> str | None:
-            most = max(LENGTH_LEAST, len(text) * 2 // 3)
+            most = max(LENGTH_LEAST, len(text) * 7 // 8)
             return text_of(digest, most) if len(text) > LENGTH_LEAST else None
 
         return Summary(text_of(digest, length), shorter=shorter)
@@ -158,10 +157,3 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     digest = last.digest.plus(new)
     past.memory[_MEMORY] = _Folded(digest, stop, shown, new[-1] if new else last.newest)
     return digest
-
-
-def left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events with a line in the whole digest and none in ``text``; empty where ``text`` is no
-    digest. Cost: as ``digest_of``.
-    """
-    return ids_of(digest_of(view, forgotten)) - ids_in(text) if text.startswith(TITLE) else set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from posixpath import basename, isabs, join
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATO
 _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
 """Signs that stand for operators within quotations while a command is parsed, and back."""
 _ASSIGNED = re.compile(r"\w+=")
-_PATH = re.compile(r"[~\w./\\:@+ -]*[\w/]")
-"""What a path may look like that a command names: no pattern, no variable, no piece of a program."""
+_PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
+"""What a path, or a pattern of paths, may look like that a command names: no variable, no piece of a program."""
 _READ_MAX = 20_000
 """The number of characters of a command that are read, without its documents."""
 
@@ -30,11 +31,9 @@ _READS = re.compile(
 _WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
 _CHECKS = re.compile(
     r"(?:py|go|c|unit)?tests?|(?:test|check|lint|build)[:-]\w+|check|[\w-]*lint|build|compile|tsc|mypy|vet|clippy|ruff"
-    r"|jest|vitest|make|gradlew|verify|fmt|flake8|pyright|rubocop"
+    r"|jest|vitest|make|gradlew|verify|fmt|flake8|pyright|rubocop|test_\w+\.\w+|\w+[._](?:test|spec)\.\w+"
 )
-_NO_CHECKS = frozenset(
-    ("cd", "echo", "git", "cat", "ls", "rm", "mkdir", "grep", "rg", "find", "cp", "mv", "sed", "which")
-)
+_NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
@@ -72,7 +71,7 @@ def checks(command: str) -> bool:
 def _is_check(simple: _Simple) -> bool:
     words = simple.words[:4]
     program = basename(words[0]) if words else ""
-    return program not in _NO_CHECKS and any(_CHECKS.fullmatch(word.lstrip("./")) for word in (program, *words[1:]))
+    return not _NO_CHECK.fullmatch(program) and any(_CHECKS.fullmatch(basename(word)) for word in (program, *words[1:]))
 
 
 _POSTS = re.compile(
@@ -94,26 +93,14 @@ def post_by(command: str) -> str:
 
 
 _ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")
-
-
-def commit_message(command: str) -> str | None:
-    """Return the first line of the message of a commit that a command makes; None if it makes none."""
-    for simple in _parsed(bare(command)):
-        if simple.words[:2] == ["git", "commit"] or (simple.words[:1] == ["git"] and "commit" in simple.words[:4]):
-            after = [*simple.words[2:], "", ""]
-            place = next((place for place, word in enumerate(after) if re.fullmatch(r"-\w*m|--message", word)), -2)
-            document = _DOCUMENT.search(command)
-            message = after[place + 1]
-            is_document = (document is not None and "<<" in message) or message.startswith("$(")
-            return first_line(document[3] if document and is_document else message)
-    return None
+_COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is equal, that
     runs the same program over the same or more, or a commit that ends a merge.
     """
-    if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and commit_message(wide) is not None):
+    if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True
     return any(
         bool(some) and some[:1] == others[:1] and all(any(part.startswith(word) for part in others) for word in some)
@@ -148,7 +135,16 @@ def changes_by(command: str) -> Iterator[FileChange]:
                 yield change._replace(path=path)
 
 
+def is_within(path: str, deleted: str) -> bool:
+    """Return whether a path is one that a command deleted by its name, a pattern, or a directory over it."""
+    known, pattern = PurePosixPath(path), PurePosixPath(deleted)
+    return pattern in known.parents or (len(known.parts) == len(pattern.parts) and known.match(deleted))
+
+
 def _changed(words: list[str]) -> Iterator[FileChange]:
+    if words[:2] == ["git", "restore"] or (words[:2] == ["git", "checkout"] and "--" in words):
+        paths = words[words.index("--") :] if "--" in words else words[2:]
+        yield from (FileChange(path, "restored by git") for path in paths if not path.startswith("-"))
     if words[:1] == ["git"]:
         words = words[1:] if words[1:2] and words[1] in ("mv", "rm") else []
     program = basename(words[0]) if words else ""

@@ -28,15 +28,14 @@ class Section(StrEnum):
     TASKS = "Tasks"
     BUILT = "Built so far"
     CHANGED = "Files changed"
-    ERRORS = "Errors still open"
+    ERRORS = "Errors without a later success"
     RAN = "Commands run"
     CALLED = "Other calls"
     SAID = "Said by the agent"
     READ = "Read and searched"
     SHOWN = "Shown by the environment"
     EARLIER = "Earlier summary"
-    SEEN = "Lines with names"
-    NAMES = "Names"
+    NAMES = "Lines with names"
 
 
 class Deed(NamedTuple):
@@ -51,14 +50,17 @@ class Deed(NamedTuple):
 class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing.
 
-    ``last`` is the last telling line of the output, and ``link`` a link to an issue, a comment or the like.
+    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the like, and ``commit``
+    git's line about a commit. It is not ``proven`` where a terminal may show the output of an earlier command.
     """
 
-    failed: bool
-    exit_code: int | None
-    error: str
+    failed: bool = False
+    exit_code: int | None = None
+    error: str = ""
     last: str = ""
     link: str = ""
+    commit: str = ""
+    is_proven: bool = True
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -83,6 +85,9 @@ _MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gis
 _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 """A link to something that the agent made, as commands print it."""
+_COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
+_ECHO_LEAST = 12
+"""The least number of characters of a command's first line by which it is found again in an output."""
 _RAN_MAX, _LINE_MAX = 200, 90
 
 
@@ -136,14 +141,35 @@ def _patched(text: str) -> Iterator[FileChange]:
             yield FileChange(found[2], _DEEDS[found[1]], line)
 
 
-def outcome_of(observation: Observation) -> CallOutcome:
-    """Return how a call ended, as its result says it."""
+def outcome_of(observation: Observation, command: str = "", late: Iterable[str] = ()) -> CallOutcome:
+    """Return how a call ended, as its result says it. ``late`` are the first lines of earlier commands whose output
+    was not shown with them: a terminal shows it with a later one.
+    """
     text, code = unwrapped(words_of(observation.content))
+    if _repeats(text, (first_line(command), *late)):
+        ending = command.strip().splitlines()[-1]
+        text = text.rpartition(ending)[2] if ending in text else ""
+        if not last_line(text):
+            return CallOutcome(is_proven=False)
     exit_code = _exit_code(observation.extras, text) if code is None else code
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
     error = one_line(error_line(text)) if failed else ""
     links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
-    return CallOutcome(failed, exit_code, error, error or last_line(text), links[-1] if links else "")
+    commit = _COMMIT.search(text)
+    return CallOutcome(
+        failed=failed,
+        exit_code=exit_code,
+        error=error,
+        last=error or last_line(text),
+        link=links[-1] if links else "",
+        commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
+    )
+
+
+def _repeats(text: str, commands: Iterable[str]) -> bool:
+    """Return whether an output begins with one of these lines, as that of a terminal does."""
+    begin = text.lstrip()
+    return any(len(line) >= _ECHO_LEAST and begin.startswith(line) for line in commands)
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:

@@ -6,19 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from itertools import islice
+from posixpath import basename
 from typing import NamedTuple
 
 from foldlog._values import texts_in
 from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
-from foldlog.condensers.strategies.digest.commands import (
-    FileChange,
-    checks,
-    commit_message,
-    covers,
-    post_by,
-)
+from foldlog.condensers.strategies.digest.commands import checks, covers, first_line, is_within, post_by
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
     Deed,
@@ -31,6 +27,7 @@ from foldlog.condensers.strategies.digest.facts import (
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.digest.words import (
+    ERROR,
     REJECTED,
     command_in,
     denial_in,
@@ -55,8 +52,12 @@ from foldlog.eventstore import (
 from foldlog.projections import words_of
 
 TITLE = "# Digest of "
+CHECK = "last test, lint or build"
+"""The subject of the line on the newest command of this kind."""
 _SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
 _ENDING_MAX = 120
+_PUSHED = " -> "
+"""In git's line about a branch that was pushed."""
 _QUEUED = " (written while the agent worked)"
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers; words of the agent
@@ -104,18 +105,18 @@ class OpenError(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A call without a result: what it does, and what was known of its files before."""
+    """A call without a result."""
 
     deed: Deed
     event_id: int
-    files: dict[str, ChangedFile | None]
 
 
 @dataclass(slots=True)
 class Digest:
     """What is to say of ``count`` forgotten events, each section by subject, oldest first.
 
-    ``check`` is the newest command that tested or built the work.
+    A call is told with its result: what it did shows then. ``late`` has the first lines of commands whose output a
+    terminal did not show with them.
     """
 
     count: int = 0
@@ -125,9 +126,9 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
-    check: DigestLine | None = None
+    late: frozenset[str] = frozenset()
     said: DigestLine | None = None
-    """The agent's last words, until it does something."""
+    """The agent's last words. With the next event that counts they become a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
 
     @classmethod
@@ -208,8 +209,8 @@ class Digest:
 
     def _take_request(self, event: Message) -> None:
         words = of_user(words_of(event.content))
-        self._finish(denial_in(words.asked), event.id)
         self._ask(words.asked, event.id)
+        self._finish(denial_in(words.asked), event.id)
         for shown in words.shown:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
@@ -217,9 +218,8 @@ class Digest:
         """Take the environment's message: the result of a command in the agent's words, if these ended with one."""
         text, command = command_in(self.said.text) if self.said else ("", "")
         if self.said and command:
+            self.said = self.said._replace(text=text)
             call_id = self.said.event_id
-            self.lines[Section.SAID].popitem()
-            self._say(text, call_id)
             self._take_deed(deed_of("run", {"command": command}), call_id, call_id)
             self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
             return
@@ -240,21 +240,20 @@ class Digest:
 
     def _say(self, text: str, event_id: int) -> None:
         if text.strip():
-            self._note(Section.SAID, text, event_id, _SAID_MAX)
+            self._keep_said(Section.SAID)
             self.said = DigestLine(text, event_id)
 
+    def _keep_said(self, section: Section, before: str = "") -> None:
+        """Make a line of the agent's last words, after the words ``before``."""
+        if self.said:
+            self._note(section, before + self.said.text, self.said.event_id, _SAID_MAX)
+        self.said = None
+
     def _finish(self, denial: str, event_id: int) -> None:
-        """Move the agent's last words before a user's message to what was built: they conclude its work. The user may
-        deny them at once.
-        """
-        said = self.lines[Section.SAID]
-        if self.said and self.calls and said and len(self.said.text) > _ANSWER_MAX:
-            subject = next(reversed(said))
-            if said[subject].event_id == self.said.event_id:
-                line = said.pop(subject)
-                if denial:
-                    line = line._replace(text=f'the user answered "{denial}" [{event_id}] to: {line.text}')
-                self.lines[Section.BUILT][subject] = line
+        """Take the agent's last words before a user's message for a report. The user may deny it at once."""
+        if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
+            answered = f'the user answered "{denial}" [{event_id}] to' if denial else "the agent said"
+            self._keep_said(Section.BUILT, f"{answered}: ")
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         """Add a line, or move it to the end if it is there."""
@@ -289,27 +288,17 @@ class Digest:
     def _take_deed(self, deed: Deed | None, event_id: int, call_id: object) -> None:
         if deed is None:
             return
-        self.said = None
+        self._keep_said(Section.SAID)
         self.calls += 1
         self.errors = {name: error for name, error in self.errors.items() if self._is_recent(error)}
-        pending = _Pending(deed, event_id, {change.path: self.files.get(change.path) for change in deed.changes})
-        self._pending[event_id] = self._pending[call_id or event_id] = pending
-        for change in deed.changes:
-            self._change(change, event_id)
-        if deed.section is not Section.CHANGED:
-            self._put(deed.section, deed.text, DigestLine(deed.text, event_id))
+        self._pending[event_id] = self._pending[call_id or event_id] = _Pending(deed, event_id)
 
     def _is_recent(self, error: OpenError) -> bool:
         return self.calls - error.calls < _CALLS_AFTER_ERROR
 
-    def _change(self, change: FileChange, event_id: int) -> None:
-        before = self.files.pop(change.path, ChangedFile((), 0, "", event_id))
-        deeds = (*(deed for deed in before.deeds if deed != change.deed), change.deed)
-        self.files[change.path] = ChangedFile(deeds, before.times + 1, change.line or before.line, event_id)
-
     def _take_result(self, event: Observation) -> None:
         pending = self._pending.get(event.cause) if event.cause in self._pending else self._pending.get(event.call_id)
-        outcome = outcome_of(event)
+        outcome = outcome_of(event, pending.deed.command if pending else "", self.late)
         if event.is_error:
             self._ask(said_in_rejection(words_of(event.content)), event.id)
         if pending is None:
@@ -317,33 +306,43 @@ class Digest:
                 self._open(one_line(event.tool), "", outcome, event.id)
             return
         deed = pending.deed
-        if outcome.error == REJECTED or (outcome.error and deed.section is Section.CHANGED):
-            self._undo(pending)
+        if outcome.error == REJECTED:
+            self._note(Section.CALLED, f"{deed.text} → {REJECTED}", event.id)
+            return
         self._tell(deed, outcome, event.id)
-        if not outcome.error:  # also where a search has no result
+        self._change_files(pending, outcome)
+        if outcome.error:
+            if deed.section is not Section.READ:  # to look for a file is not to work on it
+                self._open(deed.text, deed.command, outcome, event.id)
+        elif outcome.is_proven:  # also where a search has no result
             self._close(deed)
-        elif outcome.error != REJECTED and deed.section is not Section.READ:  # to look for a file is not to work on it
-            self._open(deed.text, deed.command, outcome, event.id)
-        self._conclude(deed, outcome, event.id)
+            self._conclude(deed, outcome, event.id)
+        else:
+            self.late |= {first_line(deed.command)}
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Tell a call with its end. A change stands with its file, and what could not be read was not read."""
         section, text = deed.section, deed.text
-        if section is Section.CHANGED and outcome.error != REJECTED:
-            return
         self.lines[section].pop(text, None)
-        if outcome.error == REJECTED:
-            self._put(Section.CALLED, text, DigestLine(f"{text} → {REJECTED}", event_id))
-        elif not (outcome.error and section is Section.READ):
-            ended = _ending(deed, outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
-            self._put(section, text, DigestLine(text + ended, event_id))
+        if section is Section.CHANGED or (outcome.error and section is Section.READ):
+            return
+        ended = _ending(outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
+        self._put(section, text, DigestLine(text + ended, event_id))
+        if section is Section.RAN and not deed.changes and outcome.is_proven and checks(deed.command):
+            self._put(Section.BUILT, CHECK, DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id))
 
-    def _undo(self, pending: _Pending) -> None:
-        """Forget the changes of a call that failed."""
-        for path, before in pending.files.items():
-            self.files.pop(path, None)
-            if before is not None:
-                self.files[path] = before
+    def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
+        """Note the changes of a call. What a command that failed did first is not known; an editor did nothing."""
+        if outcome.error and call.deed.section is Section.CHANGED:
+            return
+        how = " by a command that failed" if outcome.failed else ""
+        for change in call.deed.changes:
+            gone = [path for path in self.files if change.deed == "deleted" and is_within(path, change.path)]
+            for path in dict.fromkeys((*gone, change.path)):
+                before = self.files.pop(path, ChangedFile((), 0, "", call.event_id))
+                deeds = dict.fromkeys((*before.deeds, change.deed + how))
+                line = change.line or before.line
+                self.files[path] = ChangedFile((*deeds,), before.times + 1, line, call.event_id)
 
     def _open(self, text: str, command: str, outcome: CallOutcome, event_id: int) -> None:
         subject = command or text
@@ -351,33 +350,33 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote."""
-        written = {change.path for change in deed.changes}
-        whole = [change.path for change in deed.changes if change.deed == "written"]
+        """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote, and
+        of commands with a file that it wrote anew or deleted.
+        """
+        changed = {change.path for change in deed.changes}
+        new = [basename(change.path) for change in deed.changes if change.deed in ("written", "deleted")]
 
         def is_cured(error: OpenError) -> bool:
-            if error.subject in (deed.command, deed.text) or error.subject in written:
+            if error.subject in (deed.command, deed.text) or error.subject in changed:
                 return True
-            if error.text.startswith("`") and any(path.rpartition("/")[2] in error.text for path in whole):
+            if error.text.startswith("`") and any(fnmatchcase(error.subject, f"*{name}*") for name in new):
                 return True
             return bool(deed.command) and covers(deed.command, error.subject)
 
         self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
 
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a check of the work, and a commit as a step that is done."""
-        if deed.section is Section.RAN and not deed.changes and checks(deed.command):
-            self.check = DigestLine(one_line(deed.text, 80) + _ending(deed, outcome), event_id)
-        message = None if outcome.failed else commit_message(deed.command)
-        if message is not None:
-            self._note(Section.BUILT, f"committed: {message or deed.text}", event_id)
-        post = "" if outcome.failed else post_by(deed.command)
-        if post:  # equal ones are two: two comments
+        """Note a commit that git confirms, and what was sent to others, as steps that are done. A server may refuse
+        what curl sends, and a user a call: then the result has the user's words.
+        """
+        if outcome.commit:
+            self._note(Section.BUILT, f"committed: {outcome.commit}", event_id)
+        post = post_by(deed.command)
+        is_known = outcome.exit_code == 0 or _PUSHED in outcome.last
+        is_sent = outcome.link or (is_known and not post.startswith("curl") and not ERROR.search(outcome.last))
+        if post and is_sent:  # equal ones are two: two comments
             self.lines[Section.RAN].pop(deed.text, None)
-            line = DigestLine(f"sent: `{post}`{_ending(deed, outcome)}", event_id)
-            self._put(Section.BUILT, f"sent: {event_id}", line)
-        elif outcome.link:
-            self._note(Section.BUILT, f"a result has the link {outcome.link}", event_id)
+            self._put(Section.BUILT, f"sent: {event_id}", DigestLine(f"sent: `{post}`{_ending(outcome)}", event_id))
 
     # --- names ---
 
@@ -405,12 +404,12 @@ class Digest:
             del self.names[name]
 
 
-def _ending(deed: Deed, outcome: CallOutcome) -> str:
+def _ending(outcome: CallOutcome) -> str:
     """Return how a call ended: its exit code if it is known, and a link or the last line of its output."""
+    if not outcome.is_proven:
+        return ""
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"
-    last = outcome.link or outcome.last
-    if not last or last in " ".join(deed.command.split()):  # a terminal repeats the command
-        last = "no output"
-    return f" → {code}: {clipped(last, _ENDING_MAX)}" if code else f" → {clipped(last, _ENDING_MAX)}"
+    last = clipped(outcome.link or outcome.last or "no output", _ENDING_MAX)
+    return f" → {code}: {last}" if code else f" → {last}"

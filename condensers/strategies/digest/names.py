@@ -1,4 +1,4 @@
-"""Find names in texts: files, tests, identifiers of code, each with the line in which it stands."""
+"""Find names in texts: files, tests, identifiers of code, each with the words around it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 """The number of a line, as tools that show files write it."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
 _LEAST, _MOST = 6, 160
-_LINE_MAX, _BESIDE = 100, 44
-"""The length of the line that stands for a name, and how much of a longer one stands on each side of it."""
+_BESIDE = 16
+"""How many characters of its line stand on each side of a name, up to the ends of words."""
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a text, each with its line, shortened. A name comes once for each line that has it."""
+    """Yield the names in a text, each with the words around it. A name comes once for each line that has it."""
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
                 name = found[0].rstrip("./:-\\")
                 if _LEAST <= len(name) <= _MOST and _OF_A_NAME.search(name) and not _NO_NAME.fullmatch(name):
-                    yield name, _excerpt(line, found.start(), found.start() + len(name))
+                    yield name, _around(line, found.start(), found.start() + len(name))
 
 
 def unescaped(text: str) -> str:
@@ -44,7 +44,12 @@ def is_file(name: str) -> bool:
     return "/" in name or "\\" in name or "::" in name or bool(re.search(r"\w\.[a-z]\w{0,4}\Z|(?i:test)", name))
 
 
-def _excerpt(line: str, start: int, end: int) -> str:
-    if len(line.strip()) > _LINE_MAX:
-        line = line[max(0, start - _BESIDE) : end + _BESIDE]
-    return " ".join(line.split())
+def _around(line: str, start: int, end: int) -> str:
+    """Return the words around a name in a line."""
+    begin = max(0, start - _BESIDE)
+    if begin:
+        begin = line.find(" ", begin, start) + 1 or start
+    last = end + _BESIDE
+    if last < len(line):
+        last = max(line.rfind(" ", end, last), end)
+    return " ".join(line[begin:last].split())

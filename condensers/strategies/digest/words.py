@@ -21,8 +21,8 @@ class Words(NamedTuple):
 
 
 _CONTEXT = (
-    r"(?:bash|command|local-command|ide|environment|system|task|additional|open)[-_][\w-]+|permissions instructions"
-    r"|user[-_](?!message)[\w-]+|INSTRUCTIONS|turn_aborted"
+    r"(?:bash|command|local-command|ide|agent|environment|system|task|additional|open)[-_][\w-]+"
+    r"|user[-_](?!message)[\w-]+|INSTRUCTIONS|turn_aborted|permissions instructions"
 )
 _BLOCK = re.compile(rf"<({_CONTEXT})(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _ASKED = re.compile(r"\A\s*<(task|feedback|user_message)>(.*?)(?:</\1>|\Z)", re.DOTALL)
@@ -37,32 +37,21 @@ _REPEATING = frozenset({"command-message", "local-command-caveat"})
 
 _LOCAL_COMMANDS = frozenset(
     [
-        "/add-dir",
-        "/agents",
         "/clear",
         "/compact",
         "/config",
         "/context",
         "/cost",
-        "/doctor",
         "/exit",
-        "/export",
         "/help",
-        "/hooks",
         "/ide",
         "/login",
         "/logout",
         "/mcp",
-        "/memory",
         "/model",
-        "/permissions",
-        "/plugin",
-        "/quit",
         "/release-notes",
         "/resume",
-        "/rewind",
         "/status",
-        "/usage",
     ]
 )
 """Commands that a user types for the program, not for the agent."""
@@ -196,7 +185,7 @@ def command_in(text: str) -> tuple[str, str]:
 
 # --- outputs ---
 
-EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)", re.IGNORECASE)
+EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)(?=[].]*$|, )", re.IGNORECASE | re.MULTILINE)
 _PLACE = re.compile(
     r"\[(?:Current working directory|Python interpreter): .*\]|\((?:Open file|Current directory): .*\)|Wall time: .*",
     re.IGNORECASE,
@@ -206,7 +195,7 @@ _PROMPT = re.compile(
     r"|PS [A-Za-z]:\\.*>|[$#%>❯]+|\.\.\.)"
 )
 _TAGS = re.compile(r"</?(?:tool_use_error|error|system)>")
-_ERROR = re.compile(
+ERROR = re.compile(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no such|cannot|can't|unable)\b",
     re.IGNORECASE,
 )
@@ -256,7 +245,7 @@ def error_line(text: str) -> str:
     if any(map(_REJECTED.search, lines)):
         return REJECTED
     for line in reversed(lines[-_LOOKED_AT:]):
-        if _ERROR.search(line):
+        if ERROR.search(line):
             return line
     return lines[-1] if lines else ""
 
