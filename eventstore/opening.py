@@ -88,9 +88,11 @@ def recorder_and_settings(
         )
         return recorder, settings
     try:
-        from foldlog.eventstore.recorders.postgres import PostgresRecorder
+        from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
     except ImportError as error:
         raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
+    if "stores" in options:
+        return Stores(location.path, options, durable=durable), settings
     return PostgresRecorder(location.path, options, durable=durable), settings
 
 

@@ -254,19 +254,24 @@ class Store:
 
         return self.query(conversation, read)
 
-    def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
+    def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of positions, up to the
         present; on PostgreSQL up to the oldest transaction of any program that still writes on the server.
 
         Keep the last position and go on after it later: no event is missed or comes twice, and no later commit gets an
-        earlier position. Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
-        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog copy --damaged`` copies the others.
+        earlier position. A position in several stores (``?stores=``) has a number for each of them, and only the events
+        of one store come in order: keep ``str(recorded.position)``, and give this text.
+
+        Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises ``StoreUnusable`` where
+        SQLite cannot read a page of the file: ``foldlog copy --damaged`` copies the others.
         Cost: the events yielded, read a page at a time.
         """
-        check_whole("after_position", after_position)
+        if not isinstance(after_position, str):
+            check_whole("after_position", after_position)
+        after = self._recorder.position(after_position)
         if limit is not None:
             check_whole("limit", limit)
-        return follow(self.database, after_position, limit)
+        return follow(self.database, after, limit)
 
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.

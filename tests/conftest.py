@@ -187,7 +187,7 @@ def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler]:
 @pytest.fixture(scope="session")
 def postgres_stores(postgres_server: Server) -> Iterator[EmptyStores]:
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        yield EmptyStores(connection)
+        yield EmptyStores(connection, int(os.environ.get("FOLDLOG_POSTGRES_STORES", "1")))
 
 
 @pytest.fixture
@@ -207,8 +207,8 @@ def postgres_url(
             postgres_stores.used += given
             given.clear()
         given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
-        partitions = os.environ.get("FOLDLOG_POSTGRES_PARTITIONS")
-        options = {"partitions": partitions} if partitions else {}
+        chosen = {name: os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}") for name in ("partitions", "stores")}
+        options = {name: value for name, value in chosen.items() if value}
         return postgres_front.url(schema=given[-1], patience_s="10", **options)
 
     yield url

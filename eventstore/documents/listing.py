@@ -100,8 +100,9 @@ def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Mapping[int,
     """Bring the list up to date if it is too old. Return its moment, and the conversations that it could not write."""
     now, recorder = database.now(), database.recorder
     try:
-        after, at = map(int, (recorder.value(_FACT) or "0 0").split())
-    except ValueError:  # it is damaged, and made again
+        followed, _, listed_at = (recorder.value(_FACT) or "0 0").partition(" ")
+        after, at = 0 if followed == "0" else recorder.position(followed), int(listed_at)
+    except (ValueError, InvalidArgument):  # it is damaged, and made again
         after = at = 0
     is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
     if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):

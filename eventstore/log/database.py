@@ -90,7 +90,7 @@ class Database:
     @property
     def last_position(self) -> int:
         """The highest position that this store has given. Who has followed further has read what the store lost."""
-        return int(self.recorder.value("last_position"))
+        return self.recorder.position(self.recorder.value("last_position"))
 
     @property
     def bytes_pending(self) -> bool:
@@ -236,7 +236,8 @@ def paged(
 
 def behind(reader: Reader, position: int) -> list[str]:
     """Return the read models and projections that have not reached a position."""
-    return [name for name, reached in json.loads(reader.value("trackings")) if reached < position]
+    trackings = json.loads(reader.value("trackings"))
+    return [name for name, reached in trackings if not reader.has_reached(reached, position)]
 
 
 def encrypted(found: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:

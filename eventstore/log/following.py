@@ -29,7 +29,7 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
             if size > 1:
                 most = size // 2
                 continue
-            place = database.recorder.query(partial(Reader.place_after, position=after_position))
+            place = database.recorder.query(lambda reader: reader.place_after(after_position))  # noqa: B023
             if place is None:
                 raise
             position, conversation, event_id = place

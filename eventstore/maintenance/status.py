@@ -20,9 +20,9 @@ def follower_status(store: Store) -> Status:
     recorder = store.database.recorder
     if not recorder.on_server:
         raise InvalidOption("follower status exists only for PostgreSQL stores")
-    from foldlog.eventstore.recorders.postgres import PostgresRecorder  # its package may be missing
+    from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores  # its package may be missing
 
-    assert isinstance(recorder, PostgresRecorder)  # the one on a server
+    assert isinstance(recorder, PostgresRecorder | Stores)  # those on a server
     return recorder.status()
 
 
@@ -33,7 +33,10 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its tracking and does not
     need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
     """
-    name, value = f"tracking {read_model}", "" if position is None else str(check_whole("position", position, 0))
+    name, value = f"tracking {read_model}", ""
+    if position is not None:
+        check_whole("position", position, 0)
+        value = str(store.database.recorder.position(position))
     try:
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))
     except StoreUnavailable as error:

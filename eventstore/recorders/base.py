@@ -91,7 +91,7 @@ class Reader(ABC):
             [(newest,)] = self._ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
         if name == "trackings":
-            return json.dumps([(as_text(follower), newest) for follower, newest in self._ask("trackings")])
+            return json.dumps([(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")])
         if name in ("redactions", "redacted"):
             return json.dumps([(number, as_text(conversation)) for number, conversation in self._ask(name)])
         if name == "key_ids":
@@ -99,6 +99,10 @@ class Reader(ABC):
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
         found = self._ask("store_value", name)
         return as_text(found[0][0]) if found else ""
+
+    def has_reached(self, reached: str, position: int) -> bool:
+        """Return whether a follower, whose position is given as text, has read what a position says."""
+        return int(reached) >= position
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         """Return the visible conversation with this id, or the one with this key, staged or visible.
@@ -276,7 +280,10 @@ class Reader(ABC):
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         """Return the rows that were not imported, between two positions."""
-        found = self._ask("live_rows", after_position + 1, before, limit)
+        return self._placed(self._ask("live_rows", after_position + 1, before, limit))
+
+    def _placed(self, found: Sequence[Columns]) -> list[PlacedRow]:
+        """Return the rows of an answer with their places."""
         check_types("a row of an event", NUMBERS, [columns[14] for columns in found])
         rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
         return [
@@ -659,13 +666,22 @@ class Recorder(ABC):
         with self.read() as reader:
             return work(reader)
 
+    def homes(self) -> Sequence[tuple[str, str]]:
+        """Return the facts of one store of several that say where conversations are whose ids name this one."""
+        return ()
+
+    def position(self, given: int | str) -> int:
+        """Return a position that is given as such or as its text."""
+        return int(given)
+
     @abstractmethod
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text where it is not known.
 
         ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``key_ids``, the
         names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``, the position of a
-        projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs;
+        projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs
+        of texts;
         ``redactions``, another text after each redaction; ``redacted``, so the keys and ids of redacted conversations.
 
         Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from foldlog.eventstore.arguments import YEAR_10000
-from foldlog.eventstore.errors import StoreDamaged
+from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 
 T = TypeVar("T")
 
@@ -70,6 +70,51 @@ class Erasure(NamedTuple):
     events: int
     head: bytes
     position: int | None = None
+
+
+class Position(int):
+    """A place in the order of several stores. As a number it is that of the event in its own store. ``parts`` has a
+    number for each store, up to which a follower has read; ``str`` of it is their text, which ``follow`` takes again.
+    """
+
+    parts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, own: int, parts: Iterable[int]) -> Position:
+        position = cls(own)
+        position.parts = tuple(parts)
+        return position
+
+    @classmethod
+    def in_store(cls, own: int, store: int, count: int) -> Position:
+        """Return the place of an event in its own store alone."""
+        return cls.of(own, [own if number == store else 0 for number in range(count)])
+
+    @classmethod
+    def read(cls, text: str) -> Position:
+        """Return the position that a text is of. Raises ``InvalidArgument``."""
+        try:
+            parts = [int(part, 16) for part in text.split(".")]
+        except ValueError:
+            raise InvalidArgument(f"{text!r} is not the text of a position") from None
+        return cls.of(max(parts), parts)
+
+    def moved(self, store: int, own: int) -> Position:
+        """Return the position behind one more event of a store."""
+        return Position.of(own, (*self.parts[:store], own, *self.parts[store + 1 :]))
+
+    def has_reached(self, other: int) -> bool:
+        """Return whether a follower at this position has read what another position says."""
+        parts = other.parts if isinstance(other, Position) else (other,) * len(self.parts)
+        return all(ours >= theirs for ours, theirs in zip(self.parts, parts, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other and (not isinstance(other, Position) or self.parts == other.parts)
+
+    __hash__ = int.__hash__
+
+    def __str__(self) -> str:
+        return ".".join(f"{part:x}" for part in self.parts)
 
 
 class PlacedRow(NamedTuple):

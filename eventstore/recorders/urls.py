@@ -23,7 +23,8 @@ _SQLITE_OPTIONS = {
 }
 _POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {
     "pooler": ("none", "transaction", "prepared"), "schema": None, "connections_max": None,
-    "partitions": ("1", "2", "4", "8", "16", "32"),
+    "partitions": ("1", "2", "4", "8", "16", "32"), "stores": ("2", "4", "8", "16", "32", "64"), "moved": None,
+    "part": None,
 }  # fmt: skip
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")

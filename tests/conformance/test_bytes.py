@@ -43,7 +43,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
@@ -115,12 +115,14 @@ def kept(recorder: Recorder, table: str = "attachments") -> int:
     if isinstance(recorder, SQLiteRecorder):
         with closing(sqlite3.connect(recorder.path)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    assert isinstance(recorder, PostgresRecorder)
-    with psycopg.connect(**recorder._parameters) as server:
-        statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(recorder.schema, table))
-        counted = server.execute(statement).fetchone()
-        assert counted is not None
-        return int(counted[0])
+    assert isinstance(recorder, PostgresRecorder | Stores)
+    one = [recorder.server_of(number)[1] for number in recorder.numbers] if isinstance(recorder, Stores) else [recorder]
+    with psycopg.connect(**one[0]._parameters) as server:
+        counted = 0
+        for store in one:
+            statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(store.schema, table))
+            counted += server.execute(statement).fetchall()[0][0]
+        return counted
 
 
 def problems(store: Store) -> list[str]:

@@ -19,9 +19,9 @@ _TABLES = set(re.findall(r"CREATE TABLE \{schema\}\.(\w+)", migrations("postgres
 class EmptyStores:
     """The names of schemas of one database. ``used`` are those whose tests have ended."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], stores: int = 1) -> None:
         self.used: list[str] = []
-        self._connection = connection
+        self._connection, self._stores = connection, stores
         self._numbers = itertools.count()
 
     def new(self) -> str:
@@ -30,9 +30,12 @@ class EmptyStores:
     def take(self) -> str:
         while self.used:
             schema = self.used.pop()
-            if self._is_emptied(schema):
+            if all(map(self._is_emptied, self._schemas(schema))):
                 return schema
         return self.new()
+
+    def _schemas(self, schema: str) -> list[str]:
+        return [f"{schema}_{number:02d}" for number in range(self._stores)] if self._stores > 1 else [schema]
 
     def _is_emptied(self, schema: str) -> bool:
         """Empty a store that nobody has in use, and that has no other tables and was never large."""
@@ -42,7 +45,7 @@ class EmptyStores:
         if {re.sub(r"_\d+$", "", table) for table in sizes} != _TABLES or max(sizes.values()) > 1 << 20:
             return False
         emptied = [f"DELETE FROM {schema}.{table}" for table in sorted(_TABLES - {"store", "epoch"})]
-        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'schema', 'readable_by', 'partitions')"
+        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'part', 'schema', 'readable_by', 'partitions')"
         identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
         try:
             self._connection.execute("; ".join(["SET lock_timeout = '1s'", *emptied, others, identity]).encode())

@@ -10,6 +10,8 @@ wire        a bounded number of connections, on which statements are queued and 
             the words of the seam; parameters in binary form
 setup       the schema and its migrations; what a server must be set to, and epochs
 status      what an operator asks
+stores      many stores behind one address
 """
 
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder as PostgresRecorder
+from foldlog.eventstore.recorders.postgres.stores import Stores as Stores

@@ -17,7 +17,7 @@ from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import note_committed
-from foldlog.eventstore.recorders.postgres.positions import Positions
+from foldlog.eventstore.recorders.postgres.positions import Part, Positions
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter, TryAgain, Wire
 
 T = TypeVar("T")
@@ -43,14 +43,16 @@ class TooSlow(ConnectionLost):
 class OpenTransaction:
     """The transaction itself: its queued statements, its number, its locks, and whether it was committed."""
 
-    def __init__(self, wire: Wire, schema: str, *, durable: bool, at_once: bool) -> None:
+    def __init__(self, wire: Wire, schema: str, part: Part, *, durable: bool, at_once: bool) -> None:
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
         self._at_once = at_once
-        self._positions = Positions()
+        self._positions = Positions(part)
         self._number_asked: int | None = None
         self._begun = False
+        self.is_joined = False
+        """Whether another store's transaction on this connection began it."""
         self._wrote = False
         self._unchecked = False
         self._guessed_keys = False
@@ -100,9 +102,7 @@ class OpenTransaction:
         Rows that were only read are durable then too. They may be written by an earlier attempt, and after a crash a
         primary may show them before its standby has them; so a read also waits for the standby.
         """
-        if self._taken_for_new:
-            # Nothing was written by which the server would have refused a wrong assumption.
-            raise StoreUnavailable("an idempotency key was taken for new and then not used", kind="taken")
+        self.check_unused()
         if not self._begun:
             return
         try:
@@ -115,6 +115,22 @@ class OpenTransaction:
         except FAILURES as error:
             self.stands = None if isinstance(error, CommitInDoubt) else False
             raise
+
+    def check_unused(self) -> None:
+        """Raise where nothing was written by which the server would have refused a wrong assumption."""
+        if self._taken_for_new:
+            raise StoreUnavailable("an idempotency key was taken for new and then not used", kind="taken")
+
+    def settle(self) -> None:
+        """Send what is queued, and read its answers."""
+        self._begin()
+        if self._wire.has_queued:
+            self._answers()
+
+    def join(self, others: Sequence[OpenTransaction]) -> None:
+        """Commit what the transactions of other stores wrote on this connection."""
+        self._begun = self._begun or any(other._begun for other in others)
+        self._wrote = self._wrote or any(other._wrote for other in others)
 
     def _commit(self) -> None:
         try:
@@ -130,6 +146,8 @@ class OpenTransaction:
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
     def _begin(self) -> None:
+        if not self._begun and self.is_joined:
+            self._begun = True
         if not self._begun:
             self._begun = True
             self._wire.queue("begin_writing")

@@ -15,16 +15,39 @@ Only this file knows how positions are made. A database without xids needs anoth
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import InvalidOption, StoreUnusable
 
 _BITS: Final = 20
 _START_BITS: Final = 16
 POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 """How many events one transaction can place."""
+
+
+class Part(NamedTuple):
+    """A store that is one ``of`` several, a power of two: the keys of its conversations have this remainder."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def read(cls, text: str) -> Part:
+        """Return the part that a URL names, such as 17/64."""
+        found = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
+        if found is None or int(found[1]) >= int(found[2]):
+            raise InvalidOption(f"the URL sets part to {text!r}; name a store and their number, such as 17/64")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.of}"
+
+
+ONLY: Final = Part(0, 1)
+"""A store that is whole."""
 
 
 class Positions:
@@ -35,9 +58,10 @@ class Positions:
     random for the same reason: after a promotion another transaction may have the same number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, part: Part = ONLY) -> None:
         self._first = self._next = secrets.randbits(_START_BITS)
-        self._key = secrets.randbits(_START_BITS)
+        self._part = part
+        self._key = secrets.randbits(_START_BITS) // part.of
         self.number: int | None = None
         """The transaction's number, once the server has told it."""
 
@@ -76,9 +100,9 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """Return a key for a conversation that begins in this transaction."""
+        """Return a key for a conversation that begins in this transaction. The key says in which store it is."""
         self._key += 1
-        return self.of(self._key - 1)
+        return self.of((self._key - 1) * self._part.of + self._part.number)
 
 
 def first_of(number: int) -> int:

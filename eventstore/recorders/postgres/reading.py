@@ -30,6 +30,12 @@ _READ_AGAIN: Final = (
 )
 
 
+Bind = Callable[[Wire], None]
+"""Binds a connection to a store."""
+Question = tuple[Bind, str, tuple[Parameter, ...]]
+"""What binds to the store that is asked, a statement, and its parameters."""
+
+
 class PostgresReader(Reader):
     """The queries of an open transaction, which ``send`` sends."""
 
@@ -62,30 +68,39 @@ class ReadSession:
     connection is replaced by another one. Later, another connection would show another moment, so ``ConnectionLost`` is
     raised.
 
-    ``retried`` asks the first question, and again where the connection breaks.
+    ``retried`` asks the first question, and again where the connection breaks. ``bind`` binds a connection to the store
+    that ``ask`` asks.
     """
 
     def __init__(
         self,
         take_wire: Callable[[], AbstractContextManager[Wire]],
-        retried: Callable[[Callable[[], list[Columns]]], list[Columns]],
+        retried: Callable[[Callable[[], list[list[Columns]]]], list[list[Columns]]],
+        bind: Bind,
     ) -> None:
         self._take_wire = take_wire
+        self._bind = bind
         self._retried = retried
         self._held = contextlib.ExitStack()
         self._wire: Wire | None = None
         self._is_confirmed = False
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        return self.ask_each([(self._bind, statement, parameters)])[0]
+
+    def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
+        """Ask several questions in one round trip. Return an answer for each."""
         if self._wire is None:
-            return self._retried(lambda: self._first(statement, parameters))
-        if statement in _OF_FOLLOWERS and not self._is_confirmed:
-            raise StoreUnusable(
-                f"{statement} is not the first question of this read transaction; ask it first", kind="refused"
-            )
-        self._wire.queue(statement, *parameters)
+            return self._retried(lambda: self._first(questions))
+        if not self._is_confirmed:
+            for _, statement, _ in questions:
+                if statement in _OF_FOLLOWERS:
+                    raise StoreUnusable(
+                        f"{statement} is not the first question of this read transaction; ask it first",
+                        kind="refused",
+                    )
         try:
-            return self._wire.rows(self._wire.ask()[-1])
+            return _asked(self._wire, questions)
         except ConnectionLost as error:
             raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
 
@@ -95,21 +110,29 @@ class ReadSession:
             self._wire = None
         self._held.close()
 
-    def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
+    def _first(self, questions: Sequence[Question]) -> list[list[Columns]]:
         with contextlib.ExitStack() as held:
             wire = held.enter_context(self._take_wire())
-            if statement in _OF_FOLLOWERS:
-                result = _confirmed(wire, statement, parameters)
+            self._bind(wire)
+            if any(statement in _OF_FOLLOWERS for _, statement, _ in questions):
+                result = _confirmed(wire, questions)
                 self._is_confirmed = True
             else:
                 wire.queue("begin_reading")
-                wire.queue(statement, *parameters)
-                result = wire.rows(wire.ask()[-1])
+                result = _asked(wire, questions)
             self._wire, self._held = wire, held.pop_all()
             return result
 
 
-def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
+def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
+    """Send these questions behind what is queued. Return their answers."""
+    for bind, statement, parameters in questions:
+        bind(wire)
+        wire.queue(statement, *parameters)
+    return list(map(wire.rows, wire.ask()[-len(questions) :]))
+
+
+def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Begin to read after what is confirmed. All statements go out together, so also behind a pooler the same server
     confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
     """
@@ -118,7 +141,9 @@ def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) ->
         for each in ("begin_confirming", "confirm_durably", "confirm", "commit"):
             wire.queue(each)
     wire.queue("begin_reading")
-    wire.queue(statement, *parameters)
+    for bind, statement, parameters in questions:
+        bind(wire)
+        wire.queue(statement, *parameters)
     try:
         answers = wire.ask()
     except ConnectionLost as error:
@@ -130,4 +155,4 @@ def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) ->
         if wire.warned:
             raise ConnectionLost(f"the server was told not to wait for its standby ({_WHY})")
         wire.is_confirmed = wire.keeps_its_server and wire.rows(answers[2]) != [(None,)]
-    return wire.rows(answers[-1])
+    return list(map(wire.rows, answers[-len(questions) :]))

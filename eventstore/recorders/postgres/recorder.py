@@ -20,11 +20,13 @@ from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction,
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
-from foldlog.eventstore.recorders.postgres.open_transaction import Call
+from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
+from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Pool, TryAgain, Wire, of_driver
+from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, ConnectionLost, Pool, TryAgain, Wire, of_driver
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.types import as_text
 
 T = TypeVar("T")
 
@@ -76,10 +78,25 @@ class PostgresRecorder(Recorder):
 
     on_server = True
 
-    def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        options: Mapping[str, str],
+        *,
+        durable: bool = True,
+        part: Part | None = None,
+        pool: Pool | None = None,
+    ) -> None:
+        """``part`` is the part of a store that this one must be. With the ``pool`` of another recorder, that one greets
+        the servers, and no schema is made.
+        """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
         self.schema = schema = options.get("schema", "foldlog")
+        if part is None and "part" in options:
+            part = Part.read(options["part"])
+        self.part = part
+        self._prefix = "" if pool is None or part is None else f"{part.number}{PREFIX_END}"
         self._durable = durable
         pooler = options.get("pooler", "none")
         self._prepared = pooler != "transaction"
@@ -93,6 +110,9 @@ class PostgresRecorder(Recorder):
             self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
         self._server = _name(self._parameters, schema)
         self._statements = self._statements_here()
+        if pool is not None:
+            self._pool = pool
+            return
         self._open_pool()
         _recorders.add(self)
         self._prepare(mode == "rwc", options.get("partitions"))
@@ -133,19 +153,25 @@ class PostgresRecorder(Recorder):
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
         self._pool.check_open()
-        with contextlib.closing(ReadSession(self._pool.wire, self._retried)) as session:
+        with contextlib.closing(ReadSession(self._pool.wire, self._retried, self.bind)) as session:
             yield PostgresReader(session.ask)
 
     @makes_pending
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt() -> T:
-            with contextlib.closing(ReadSession(self._pool.wire, lambda ask: ask())) as session:
+            with contextlib.closing(ReadSession(self._pool.wire, lambda ask: ask(), self.bind)) as session:
                 return work(PostgresReader(session.ask))
 
         return self._retried(attempt)
 
     def value(self, name: str) -> str:
         return self.query(lambda reader: reader.value(name))
+
+    def homes(self) -> Sequence[tuple[str, str]]:
+        if self.part is None or self.part.of == 1:
+            return ()
+        found = self.query(lambda reader: reader.ask_sources("facts_of", "home "))
+        return [(as_text(name), as_text(value)) for name, value in found]
 
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
@@ -234,6 +260,14 @@ class PostgresRecorder(Recorder):
             named = {name: statement.replace(place, words) for name, statement in named.items()}
         return {name: setup.in_schema(self.schema, statement) for name, statement in named.items()}
 
+    def bind(self, wire: Wire) -> None:
+        """Bind a connection to this store."""
+        wire.bind(self._statements, self._prefix)
+
+    def _stores(self) -> Sequence[PostgresRecorder]:
+        """Return the stores that each connection is for."""
+        return [self]
+
     def _connect(self) -> Wire:
         return self._greeted(self._new_connection())
 
@@ -243,14 +277,13 @@ class PostgresRecorder(Recorder):
             try:
                 wire = Wire(
                     connection,
-                    self._statements,
                     server=self._server,
                     prepared=self._prepared,
                     keeps_its_server=self._keeps_its_server,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
                 is_on_citus = setup.greet(
-                    wire, connection.info, self.schema, writable=self.writable, durable=self._durable
+                    wire, connection.info, self._stores(), writable=self.writable, durable=self._durable
                 )
             except BaseException:
                 connection.close()
@@ -258,10 +291,12 @@ class PostgresRecorder(Recorder):
         if is_on_citus == self._is_on_citus:
             return wire
         wire.close()
-        self._is_on_citus = is_on_citus
         if self._keeps_its_server:  # Citus plans a statement for its parameters, which say where its rows are
             self._parameters["options"] += " -c plan_cache_mode=auto"
-        self._statements = self._statements_here()
+        self._keeps_its_server = False  # a connection to Citus leads to many servers
+        for store in {self, *self._stores()}:
+            store._is_on_citus = is_on_citus
+            store._statements = store._statements_here()
         return self._connect()
 
     def _prepare(self, create: bool, partitions: str | None) -> None:
@@ -271,7 +306,7 @@ class PostgresRecorder(Recorder):
                 connection = self._new_connection()
                 try:
                     with self._translated():
-                        setup.prepare(connection, self.schema, partitions, create=create, writable=self.writable)
+                        self._prepare_schema(connection, create, partitions)
                 except BaseException:
                     connection.close()
                     raise
@@ -283,11 +318,20 @@ class PostgresRecorder(Recorder):
                     told = True
                 self._recover(error, waiting, "the store was not opened; to wait less, set patience_s in the URL")
 
-    def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
+    def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
+        self.part = setup.prepare(connection, self.schema, self.part, partitions, create=create, writable=self.writable)
+
+    def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()
+        return self.begin_on(wire, at_once, may_assume)
+
+    def begin_on(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
+        """Return a write transaction on a connection that has none."""
+        self.bind(wire)
         return PostgresTransaction(
             wire,
             self.schema,
+            self.part or ONLY,
             durable=self._durable,
             at_once=at_once,
             reserve=self._reserve,
@@ -298,6 +342,7 @@ class PostgresRecorder(Recorder):
     def _reserve(self) -> int:
         """Return the number of a new transaction that ends at once and gives no positions."""
         with contextlib.closing(self._connect()) as wire:
+            self.bind(wire)
             wire.queue("number")
             [(number,)] = wire.rows(wire.ask()[0])
             return int(number)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import psycopg
 from psycopg import sql
 
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import commands, migrations
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
@@ -22,10 +23,16 @@ repeated.
 
 
 def prepare(
-    connection: psycopg.Connection[Any], schema: str, partitions: str | None, *, create: bool, writable: bool
-) -> None:
+    connection: psycopg.Connection[Any],
+    schema: str,
+    part: Part | None,
+    partitions: str | None,
+    *,
+    create: bool,
+    writable: bool,
+) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
-    wait.
+    wait. Return which part of a store it is; it must be ``part``, if that is given.
 
     Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other partitions or may not be
     made; ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
@@ -47,7 +54,7 @@ def prepare(
                 digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),))
                 facts = _facts_of_store(connection, schema)
-                _migrate(connection, schema, _version(facts, schema, partitions), partitions or "1")
+                _migrate(connection, schema, _version(facts, schema, partitions), part or ONLY, partitions or "1")
             found = newest
         except psycopg.errors.InsufficientPrivilege:
             if found == 0:
@@ -63,17 +70,63 @@ def prepare(
             f"{command_of_owner(connection, schema)}",
             kind="schema",
         )
+    made = facts.get("part", str(part or ONLY))
+    if part is not None and made != str(part):
+        raise StoreUnusable(
+            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be changed: copy them with "
+            f"'foldlog copy' to other schemas (?schema=)",
+            kind="refused",
+        )
+    number, _, of = made.partition(" of ")
+    return Part(int(number), int(of))
 
 
-def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bool, durable: bool) -> bool:
-    """Check the server of a new connection: its settings must keep the promises, and its epoch must be right. Begin an
-    epoch where it was restored or promoted. Return whether the server belongs to Citus.
+def part_made(connection: psycopg.Connection[Any], schema: str) -> str:
+    """Return which part of a store the schema is; an empty text without a store, or before a migration."""
+    try:
+        facts = _facts(connection, schema)
+    except psycopg.errors.ProgrammingError:
+        return ""
+    return facts.get("part", "") if facts.get("schema") == str(max(migrations("postgresql"))) else ""
+
+
+class Greeted(Protocol):
+    """A store that a new connection is for."""
+
+    schema: str
+
+    def bind(self, wire: Wire, /) -> None: ...
+
+
+def greet(
+    wire: Wire, info: psycopg.ConnectionInfo, stores: Sequence[Greeted], *, writable: bool, durable: bool
+) -> bool:
+    """Check the server of a new connection, in one round trip for all stores that it is for: its settings must keep the
+    promises, and the epochs must be right. Begin an epoch where a store was restored or its server promoted. Return
+    whether the server belongs to Citus.
 
     Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
     writing and the server is a standby, ``StoreUnusable`` if this role may not begin an epoch.
     """
-    wire.queue("greet")
-    found = wire.rows(wire.ask()[-1])
+    for store in stores:
+        store.bind(wire)
+        wire.queue("greet")
+    is_on_citus = False
+    for store, answer in zip(stores, wire.ask(), strict=True):
+        store.bind(wire)
+        is_on_citus = _check(wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable)
+    return is_on_citus
+
+
+def _check(
+    wire: Wire,
+    info: psycopg.ConnectionInfo,
+    schema: str,
+    found: Sequence[tuple[Any, ...]],
+    *,
+    writable: bool,
+    durable: bool,
+) -> bool:
     if not found:
         raise StoreDamaged(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
     [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_on_citus, is_elsewhere, is_later)] = found
@@ -144,10 +197,16 @@ def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
     """Return the facts of a store; none where the schema has no tables. Raises ``StoreUnusable`` for other tables."""
-    found = connection.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
+    found = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
+    if any(name == f"{schema}_00" for _, name in found):
+        raise StoreUnusable(
+            f"this database has several stores, {schema}_00 and others; give their number in the URL (?stores=)",
+            kind="refused",
+        )
     if not found:
         return {}
-    if not {"store", "epoch", "conversations", "events"} <= {name for (name,) in found}:
+    if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in found}:
         raise StoreUnusable(
             f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)", kind="foreign"
         )
@@ -174,7 +233,7 @@ def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> i
     return min(version, newest)
 
 
-def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, partitions: str) -> None:
+def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, part: Part, partitions: str) -> None:
     if found == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     storage = _storage(connection)
@@ -189,8 +248,12 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, parti
             [here] = connection.execute(_in(schema, identity)).fetchall()
             connection.execute(_in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here)
             connection.execute(
-                _in(schema, "INSERT INTO {schema}.store VALUES ('uuid', %s), ('schema', '0'), ('readable_by', '1')"),
-                (new_store_uuid(),),
+                _in(
+                    schema,
+                    "INSERT INTO {schema}.store VALUES "
+                    "('uuid', %s), ('part', %s), ('schema', '0'), ('readable_by', '1')",
+                ),
+                (new_store_uuid(), str(part)),
             )
         connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
 

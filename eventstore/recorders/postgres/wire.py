@@ -31,6 +31,8 @@ from foldlog.eventstore.recorders.types import utf8
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
+PREFIX_END: Final = ":"
+"""The end of what tells a statement of one store from that of another."""
 _PREPARE: Final = "+"
 """In the list of sent statements: the next name is that of a statement that was prepared."""
 
@@ -72,7 +74,7 @@ _AGAIN: Final = ("40", "55P03", "53300")
 def of_result(result: PGresult, server: str, statement: str) -> Failure:
     """Return the error of a statement that failed, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
-    if (statement, state) == ("number", _NO_NUMBER):
+    if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(f"{server}: it was promoted or restored since this connection was made")
     return of_driver(error_from_result(result), server, state)
 
@@ -108,7 +110,7 @@ def _is_refusal(text: str) -> bool:
 class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
-    ``statements`` are the statements that may be queued, by name. ``prepared=False`` sends each one with its text, for
+    Its statements are those of the store that it was bound to last. ``prepared=False`` sends each with its text, for
     poolers that give every transaction another server connection and know nothing of prepared statements.
     ``reply_timeout_s`` is how long to wait for a silent server.
     """
@@ -116,7 +118,6 @@ class Wire:
     def __init__(
         self,
         connection: psycopg.Connection,
-        statements: Mapping[str, bytes],
         *,
         server: str,
         prepared: bool,
@@ -126,7 +127,8 @@ class Wire:
         self._connection = connection  # keeps the libpq connection alive
         self._pg = connection.pgconn
         self._loaders = Transformer(connection)
-        self._statements = statements
+        self._statements: Mapping[str, bytes] = {}
+        self._prefix = ""
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = keeps_its_server
@@ -136,7 +138,7 @@ class Wire:
         self.idle_in_transaction_s = 0.0
         """The server ends a session that is idle in a transaction for longer than this; 0 for no limit."""
         self._timeout_ms = int(reply_timeout_s * 1_000)
-        self._queued: list[tuple[str, list[bytes | None]]] = []
+        self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
         """The names of the statements of each batch that was sent and not read."""
         self._broken = False
@@ -151,9 +153,17 @@ class Wire:
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
+    def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
+        """From now on, queue the statements of a store. ``prefix`` tells them from those of other stores."""
+        self._statements, self._prefix = statements, prefix
+
+    @property
+    def has_queued(self) -> bool:
+        return bool(self._queued)
+
     def queue(self, statement: str, *parameters: Parameter) -> int:
         """Queue a statement. Return its place among the next answers."""
-        self._queued.append((statement, list(map(packed, parameters))))
+        self._queued.append((self._prefix + statement, self._statements[statement], list(map(packed, parameters))))
         return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
@@ -190,7 +200,7 @@ class Wire:
         """Send a last statement, which ends the transaction, and do not wait for its answer: the answer is dropped
         before the next one is read. Queued statements are forgotten.
         """
-        self._queued = [(statement, [])]
+        self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
             self._sync()
         except psycopg.Error:
@@ -243,24 +253,22 @@ class Wire:
         sent: list[str] = []
         self._unread.append(sent)
         queued, self._queued = self._queued, []
-        for statement, values in queued:
-            self._send(statement, values, sent)
+        for name, statement, values in queued:
+            self._send(name, statement, values, sent)
         self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
-    def _send(self, statement: str, values: list[bytes | None], sent: list[str]) -> None:
-        if self._prepared is not None and statement not in self._prepared:
-            sent.append(_PREPARE + statement)
-            self._pg.send_prepare(statement.encode(), self._statements[statement])
-            self._prepared.add(statement)
-        sent.append(statement)
+    def _send(self, name: str, statement: bytes, values: list[bytes | None], sent: list[str]) -> None:
+        if self._prepared is not None and name not in self._prepared:
+            sent.append(_PREPARE + name)
+            self._pg.send_prepare(name.encode(), statement)
+            self._prepared.add(name)
+        sent.append(name)
         formats = [_BINARY] * len(values)
         if self._prepared is None:
-            self._pg.send_query_params(
-                self._statements[statement], values, param_formats=formats, result_format=_BINARY
-            )
+            self._pg.send_query_params(statement, values, param_formats=formats, result_format=_BINARY)
         else:
-            self._pg.send_query_prepared(statement.encode(), values, formats, _BINARY)
+            self._pg.send_query_prepared(name.encode(), values, formats, _BINARY)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
         """Read the server's messages until ``unfinished`` no longer holds."""

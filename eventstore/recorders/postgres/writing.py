@@ -9,6 +9,7 @@ from typing import Any, Final
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Columns, Transaction
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
+from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Row, unplaced, utf8
@@ -37,6 +38,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self,
         wire: Wire,
         schema: str,
+        part: Part,
         *,
         durable: bool,
         at_once: bool,
@@ -44,7 +46,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         may_assume: bool,
         is_numbered_first: bool,
     ) -> None:
-        OpenTransaction.__init__(self, wire, schema, durable=durable, at_once=at_once)
+        OpenTransaction.__init__(self, wire, schema, part, durable=durable, at_once=at_once)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
         self._may_assume = may_assume

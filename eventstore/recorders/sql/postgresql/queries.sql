@@ -358,6 +358,10 @@ DELETE FROM {schema}.facts WHERE name IN (
 INSERT INTO {schema}.facts (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
+-- name: facts_of
+SELECT convert_to(name, 'UTF8'), convert_to(value, 'UTF8') FROM {schema}.facts
+WHERE starts_with(name, convert_from($1::bytea, 'UTF8')) ORDER BY name
+
 -- name: data_version
 SELECT hashtextextended(pg_current_snapshot()::text, 0) FROM {schema}.epoch
 

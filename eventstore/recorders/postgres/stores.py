@@ -1,0 +1,666 @@
+"""Many stores behind one address: N schemas of a database, each a complete store, and each conversation in one of them.
+
+A conversation is in the store that a hash of its id names; a companion (``ID/+NAME``) in that of ``ID``. A fork is in
+the store of its parent: where its id names another one, that one keeps a fact which says so. The keys of conversations
+have the number of their store as remainder. So what is asked by an id or by a key is asked of one store, and all other
+questions are asked of all stores, in one round trip, and their answers joined.
+
+A position in the order of several stores is one number for each of them. In each store, and so in each conversation,
+followers read in order; between stores there is no order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b, sha256
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
+
+import psycopg
+from psycopg import conninfo
+
+from foldlog.eventstore.errors import InvalidArgument, InvalidOption, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.recorders.base import OF_ALL, Columns, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.postgres import setup
+from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
+from foldlog.eventstore.recorders.postgres.positions import Part
+from foldlog.eventstore.recorders.postgres.reading import PostgresReader, Question, ReadSession
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+from foldlog.eventstore.recorders.postgres.status import Status
+from foldlog.eventstore.recorders.postgres.wire import Parameter, Wire
+from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
+from foldlog.eventstore.recorders.types import (
+    Beginning,
+    Conversation,
+    PlacedRow,
+    Position,
+    as_text,
+    utf8,
+)
+
+T = TypeVar("T")
+
+_OF_COMPANION: Final = "/+"
+_POSITION_MAX: Final = 2**63 - 1
+_KNOWN_MAX: Final = 10_000
+_KEYS_AT: Final = {"records": 1, "records_back": 1, "set_progress": 3, "put_place": 1}
+"""The place of a conversation's key among the parameters of a statement, where it is not the first."""
+
+
+_Asking = tuple[str, tuple[Parameter, ...]]
+"""A statement and its parameters."""
+
+
+class _Joined(NamedTuple):
+    """How the answers of all stores are joined: the order, and the number of rows that one store would return."""
+
+    order: Callable[[Columns], Any] | None = None
+    backwards: bool = False
+    limit: Callable[[tuple[Parameter, ...]], Any] = lambda parameters: None
+
+    def __call__(self, answers: Sequence[list[Columns]], parameters: tuple[Parameter, ...]) -> list[Columns]:
+        rows = [row for answer in answers for row in answer]
+        if self.order is not None:
+            rows.sort(key=self.order, reverse=self.backwards)
+        return rows[: self.limit(parameters)]
+
+
+_OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
+    "conversations": _Joined(itemgetter(1), limit=itemgetter(1)),
+    "id_from": _Joined(itemgetter(0), limit=lambda parameters: 1),
+    "listed": _Joined(itemgetter(4, 0), backwards=True, limit=itemgetter(-1)),
+    "sources": _Joined(itemgetter(0), limit=itemgetter(1)),
+    "places": _Joined(itemgetter(1)),
+    **dict.fromkeys(
+        (
+            "all_visible",
+            "is_refused",
+            "key_ids",
+            "pending_lines",
+            "recalled_anywhere",
+            "records_of",
+            "redacted",
+            "redactions",
+        ),
+        _Joined(),
+    ),
+}
+_ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
+
+
+class StoresReader(PostgresReader):
+    """One read transaction on each server, begun at the first question that one of its stores is asked."""
+
+    def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
+        super().__init__(self._route)
+        self._stores, self._sessions = stores, sessions
+        self._home: int | None = None
+
+    # -- what is another question than that of one store --------------------------------------------------------------
+
+    def value(self, name: str) -> str:
+        kind, _, _ = name.partition(" ")
+        if kind == "tracking":
+            [*found] = self._one(0, "store_value", name)
+            return as_text(found[0][0]) if found else ""
+        if name == "last_position":
+            lasts = [answer[0][0] for answer in self._each(name)]
+            return str(Position.of(max(lasts), lasts))
+        if name == "data_version":
+            return str(hash(tuple(answer[0][0] for answer in self._each(name))))
+        return super().value(name)
+
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+        if isinstance(name, str):
+            self._home = self._stores.home(name)
+        return super().conversation(name, expected)
+
+    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
+        after = self._stores.position(after_position)
+        numbers = self._stores.numbers
+        starts = [after.parts[number] for number in numbers]
+        blocks_after: list[_Asking] = [("publications", (start, start + 1)) for start in starts]
+        live_after: list[_Asking] = [("live_rows", (start + 1, _POSITION_MAX, limit)) for start in starts]
+        answers = self._ask_each([*numbers, *numbers], blocks_after + live_after)
+        pages = []
+        for number, start, blocks, live in zip(numbers, starts, answers, answers[len(numbers) :], strict=False):
+            page = (
+                PostgresReader(partial(self._one, number)).placed_rows(start, limit) if blocks else self._placed(live)
+            )
+            pages.append([(row.position, number, row) for row in page])
+        placed = list[PlacedRow]()
+        for own, number, row in heapq.merge(*pages, key=itemgetter(0)):
+            if len(placed) == limit:
+                break
+            after = after.moved(number, own)
+            placed.append(row._replace(position=after))
+        return placed
+
+    def place_after(self, position: int) -> tuple[int, str, int] | None:
+        after = self._stores.position(position)
+        for number in self._stores.numbers:
+            found = PostgresReader(partial(self._one, number)).place_after(after.parts[number])
+            if found is not None:
+                return after.moved(number, found[0]), *found[1:]
+        return None
+
+    def has_reached(self, reached: str, position: int) -> bool:
+        return self._stores.tracked(reached).has_reached(position)
+
+    def _found(self, columns: Columns) -> Conversation:
+        found = super()._found(columns)
+        erasure = found.erasure
+        if erasure is None or erasure.position is None:
+            return found
+        place = Position.in_store(erasure.position, self._stores.store_of(found.key), self._stores.count)
+        return found._replace(erasure=erasure._replace(position=place))
+
+    # -- which stores are asked ---------------------------------------------------------------------------------------
+
+    def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        joined = _OF_ALL_STORES.get(statement)
+        if joined is not None:
+            return joined(self._each(statement, *parameters), parameters)
+        if statement == "conversation":
+            return self._by_name(cast(str, parameters[0]))
+        if statement == "touched":
+            return self._touched(*parameters)
+        if statement == "store_value":
+            is_of_each = parameters[0] == "bytes_pending"
+            return (
+                [row for found in self._each(statement, *parameters) for row in found]
+                if is_of_each
+                else self._one(0, statement, *parameters)
+            )
+        if statement in _ANY_STORE:
+            return self._of_server(statement, *parameters)
+        key = parameters[_KEYS_AT.get(statement, 0)]
+        if key == OF_ALL:
+            answers = self._each(statement, *parameters)
+            return answers[0] if all(answers) else []
+        if key is None or (key == 0 and self._home is None):
+            return [row for found in self._each(statement, *parameters) for row in found]
+        return self._one(self._number(key), statement, *parameters)
+
+    def _of_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        if statement == "trackings":
+            found = self._one(0, "facts_of", "tracking ")
+            return [(name.removeprefix(b"tracking "), as_text(value)) for name, value in found if value]
+        return self._one(self._home or 0, statement, *parameters)
+
+    def _number(self, key: Parameter) -> int:
+        if key == 0:
+            return self._home or 0
+        self._home = self._stores.store_of(cast(int, key))
+        return self._home
+
+    def _by_name(self, name: str) -> list[Columns]:
+        """Ask the store that the id names, and in the same round trip whether another one has the conversation."""
+        home = self._stores.home(name)
+        found, moved = self._ask_each([home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))])
+        if not found and moved:
+            home = self._stores.note_home(name, int(moved[0][0]))
+            found = self._one(home, "conversation", name)
+        self._home = home
+        return found
+
+    def _touched(self, *parameters: Parameter) -> list[Columns]:
+        after, until, least = parameters
+        numbers = self._stores.numbers
+        afters, untils = (
+            given.parts if isinstance(given, Position) else (given,) * len(numbers) for given in (after, until)
+        )
+        questions = [("touched", (afters[number], untils[number], least)) for number in numbers]
+        return [row for answer in self._ask_each(numbers, questions) for row in answer]
+
+    def _each(self, statement: str, *parameters: Parameter) -> list[list[Columns]]:
+        numbers = self._stores.numbers
+        return self._ask_each(numbers, [(statement, parameters)] * len(numbers))
+
+    def _one(self, number: int, statement: str, *parameters: Parameter) -> list[Columns]:
+        return self._ask_each([number], [(statement, parameters)])[0]
+
+    def _ask_each(self, numbers: Sequence[int], questions: Sequence[_Asking]) -> list[list[Columns]]:
+        """Ask each of these stores its question: one round trip for each server."""
+        of_server: dict[Server, list[tuple[int, Question]]] = {}
+        for place, (number, (statement, parameters)) in enumerate(zip(numbers, questions, strict=True)):
+            server, store = self._stores.server_of(number)
+            of_server.setdefault(server, []).append((place, (store.bind, statement, parameters)))
+        answers: list[list[Columns]] = [[] for _ in questions]
+        for server, placed in of_server.items():
+            for (place, _), answer in zip(
+                placed, self._sessions[server].ask_each([question for _, question in placed]), strict=True
+            ):
+                answers[place] = answer
+        return answers
+
+
+@Transaction.register
+class StoresTransaction:
+    """A write transaction on one server, in each of its stores that the work names: each method is one of that store's
+    transaction. What two of them write is committed together.
+    """
+
+    def __init__(self, server: Server, begin: Callable[[PostgresRecorder], PostgresTransaction], wire: Wire) -> None:
+        self._server, self._stores = server, server.stores
+        self._begin, self._wire = begin, wire
+        self._members: dict[int, PostgresTransaction] = {}
+        self._home: int | None = None
+        self.stands: bool | None = False
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def of_its_store(*arguments: Any, **options: Any) -> Any:
+            number = number_named(self._stores, method, arguments, options)
+            if number is None:
+                number = self._home or 0
+            return getattr(self._at(number), method)(*arguments, **options)
+
+        return of_its_store
+
+    # -- what concerns several stores ---------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> Any:
+        """How the last append to the present store left a conversation."""
+        return None if self._home is None else self._members[self._home].left
+
+    @left.setter
+    def left(self, left: Any) -> None:
+        if self._home is not None:
+            self._members[self._home].left = left
+
+    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+        if not isinstance(name, str):
+            return self._at(self._stores.store_of(name)).conversation(name)
+        home = self._stores.home(name)
+        server, _ = self._stores.server_of(home)
+        if server is not self._server:
+            return self._elsewhere(server, home, name)
+        found = self._at(home).conversation(name, expected)
+        if found is None and (moved := self._at(home).value(home_fact(name))):
+            found = self._at(self._stores.note_home(name, int(moved))).conversation(name)
+        return found
+
+    def _elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
+        """Find a conversation whose id names a store on another server. Where there is none, that store notes, in a
+        transaction of its own, that it is to be in the store of this one.
+        """
+        own = self._home or self._server.numbers[0]
+
+        def find_or_note(transaction: StoresTransaction) -> tuple[Conversation | None, str]:
+            there = transaction._at(home)
+            found, moved = there.conversation(name), there.value(home_fact(name))
+            if found is None and not moved:
+                there.set_value(home_fact(name), moved := str(own))
+            return found, moved
+
+        found, moved = server.transact(cast(Callable[[Transaction], tuple[Conversation | None, str]], find_or_note))
+        return found if found is not None else self._at(self._stores.note_home(name, int(moved))).conversation(name)
+
+    def lock_all(self, conversations: Sequence[str]) -> None:
+        of_home: dict[int, list[str]] = {}
+        for name in conversations:
+            of_home.setdefault(self._stores.home(name), []).append(name)
+        for home in sorted(of_home):
+            self._at(home).lock_all(of_home[home])
+
+    def begin(self, new: Beginning) -> Conversation:
+        home = self._stores.home(new.id)
+        number = home if new.fork is None else self._stores.store_of(new.fork.parent.key)
+        if number != home:
+            self._at(home).set_value(home_fact(new.id), str(number))
+        return self._at(number).begin(new)
+
+    def value(self, name: str) -> str:
+        if name.startswith("tracking "):
+            [*found] = self._at(0).ask("store_value", name)
+            return as_text(found[0][0]) if found else ""
+        if name == "key_ids":
+            return self._key_ids()
+        return self._at(self._home or 0 if name == "now" else 0).value(name)
+
+    def _key_ids(self) -> str:
+        """Ask all stores of this server, in one round trip."""
+        store = self._at(self._home or 0)
+        store.settle()
+        for member in self._server.members.values():
+            member.bind(self._wire)
+            self._wire.queue("key_ids")
+        found = [row for answer in self._wire.ask() for row in self._wire.rows(answer)]
+        self._server.members[self._home or 0].bind(self._wire)
+        return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in found)
+
+    def set_value(self, name: str, value: str) -> None:
+        store = self._at(0)
+        if name.startswith("tracking ") and value:
+            store.lock_all([name])
+            known = self.value(name)
+            if known and self._stores.tracked(known).has_reached(self._stores.tracked(value)):
+                raise StoreUnavailable(f"{name!r} is as far already", kind="taken")
+        store._write("set_value", name, value)
+
+    def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
+        """Keep records. Those of all conversations are kept in each store: whichever deletes its own deletes them."""
+        numbers = self._server.numbers if key == OF_ALL else [self._stores.store_of(key) if key else self._home or 0]
+        for number in numbers:
+            self._at(number).put_records(key, *arguments, **options)
+
+    def write_sources(self, statement: str, *parameters: Any) -> None:
+        if statement == "allow":
+            for number in self._server.numbers:
+                self._at(number).write_sources(statement, *parameters)
+        else:
+            self._at(self._stores.store_of(parameters[_KEYS_AT.get(statement, 0)])).write_sources(
+                statement, *parameters
+            )
+
+    # -- the transaction ----------------------------------------------------------------------------------------------
+
+    @property
+    def assumes(self) -> bool:
+        return any(member.assumes for member in self._members.values())
+
+    @property
+    def locks(self) -> list[int]:
+        return [number for member in self._members.values() for number in member.locks]
+
+    def lock(self, number: int) -> None:
+        self._at(self._home or 0).lock(number)
+
+    def finds(self, earlier: StoresTransaction) -> bool:
+        return any(
+            self._at(number).finds(member)
+            for number, member in reversed(earlier._members.items())
+            if member.witness is not None
+        )
+
+    def commit(self) -> None:
+        members = [*self._members.values()]
+        if not members:
+            self.stands = True
+            return
+        for member in members[1:]:
+            member.check_unused()
+        first = members[0]
+        first.join(members[1:])
+        try:
+            self._at(next(iter(self._members))).commit()
+        finally:
+            self.stands = first.stands
+
+    def _at(self, number: int) -> PostgresTransaction:
+        """Return the transaction of a store. What another one has queued is sent before."""
+        member = self._members.get(number)
+        if member is not None and number == self._home:
+            return member
+        server, store = self._stores.server_of(number)
+        if server is not self._server:
+            raise InvalidArgument(
+                f"conversations of this write are on several servers, {server._server!r} and {self._server._server!r}: "
+                f"write to them one after the other"
+            )
+        if self._home is not None and self._wire.has_queued:
+            self._members[self._home].settle()
+        store.bind(self._wire)
+        if member is None:
+            member = self._members[number] = self._begin(store)
+            member.is_joined = len(self._members) > 1
+        self._home = number
+        return member
+
+
+class Server(PostgresRecorder):
+    """The stores that are on one server, behind one pool of connections."""
+
+    def __init__(
+        self, stores: Stores, dsn: str, options: Mapping[str, str], numbers: Sequence[int], *, durable: bool
+    ) -> None:
+        self.stores, self.numbers = stores, numbers
+        self.members: dict[int, PostgresRecorder] = {}
+        self._make = partial(PostgresRecorder, dsn, durable=durable)
+        self._options = options
+        super().__init__(dsn, self._of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count))
+
+    def _of(self, number: int) -> dict[str, str]:
+        return {**self._options, "schema": f"{self._options.get('schema', 'foldlog')}_{number:02d}"}
+
+    def _open_pool(self) -> None:
+        super()._open_pool()
+        for number in self.numbers:
+            if number not in self.members:
+                part = Part(number, self.stores.count)
+                self.members[number] = self._make(self._of(number), part=part, pool=self._pool)
+            self.members[number]._pool = self._pool
+
+    def _stores(self) -> Sequence[PostgresRecorder]:
+        return [*self.members.values()]
+
+    def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
+        made = setup.part_made(connection, self.schema)
+        if made == str(self.part) and partitions is None:
+            return
+        for store in [] if made else reversed(self._stores()):  # the first one is made last: then all are there
+            setup.prepare(connection, store.schema, store.part, partitions, create=create, writable=self.writable)
+        super()._prepare_schema(connection, create, partitions)
+
+    def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
+        wire.abandon()
+        begin = partial(PostgresRecorder.begin_on, wire=wire, at_once=at_once, may_assume=may_assume)
+        return cast(OpenTransaction, StoresTransaction(self, begin, wire))
+
+    @contextlib.contextmanager
+    def session(self, *, is_retried: bool) -> Iterator[ReadSession]:
+        retried = self._retried if is_retried else lambda ask: ask()
+        first = self.members[self.numbers[0]]
+        with contextlib.closing(ReadSession(self._pool.wire, retried, first.bind)) as session:
+            yield session
+
+
+class Stores(Recorder):
+    """The recorder over several stores: see the beginning of this file.
+
+    ``stores`` in the options is their number, a power of two. ``moved`` names those that are on another server:
+    ``17@host:port,18@host``; else these have the same database, schema and user.
+    """
+
+    on_server = True
+
+    def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
+        self.count = int(options["stores"])
+        self.numbers = range(self.count)
+        self.writable = options.get("mode", "rwc") != "ro"
+        self._homes: dict[str, int] = {}
+        elsewhere = _moved(options.get("moved", ""), self.count)
+        rest = {name: value for name, value in options.items() if name not in ("stores", "moved")}
+        of_address: dict[str, list[int]] = {}
+        for number in self.numbers:
+            of_address.setdefault(elsewhere.get(number, ""), []).append(number)
+        self._servers: list[Server] = []
+        self._server_of: dict[int, Server] = {}
+        try:
+            for address, numbers in of_address.items():
+                server = Server(self, _at_address(dsn, address), rest, numbers, durable=durable)
+                self._servers.append(server)
+                self._server_of |= dict.fromkeys(numbers, server)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- where a conversation is --------------------------------------------------------------------------------------
+
+    def home(self, conversation: str) -> int:
+        """Return the number of the store that has a conversation, as far as this process knows."""
+        known = self._homes.get(conversation)
+        if known is not None:
+            return known
+        root = utf8(conversation.partition(_OF_COMPANION)[0])
+        return int.from_bytes(blake2b(root, digest_size=8, person=b"foldlog store").digest()) % self.count
+
+    def note_home(self, conversation: str, number: int) -> int:
+        """Note in which store a conversation is whose id names another one. That never changes."""
+        if len(self._homes) >= _KNOWN_MAX:
+            self._homes.clear()
+        self._homes[conversation] = number
+        return number
+
+    def store_of(self, key: int) -> int:
+        """Return the number of the store of the conversation with a key, or of its ledger."""
+        return abs(key) % self.count
+
+    def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
+        server = self._server_of[number]
+        return server, server.members[number]
+
+    def position(self, given: int | str) -> Position:
+        """Return a position, given as such or as its text, or 0 for the beginning."""
+        if isinstance(given, str):
+            given = Position.read(given)
+        elif not isinstance(given, Position) and given == 0:
+            given = Position.of(0, [0] * self.count)
+        if not isinstance(given, Position) or len(given.parts) != self.count:
+            raise InvalidArgument(
+                f"{given!r} is not a position of {self.count} stores; keep str(recorded.position) of what follow "
+                f"gives, or begin at 0"
+            )
+        return given
+
+    def tracked(self, text: str) -> Position:
+        """Return the position that a follower has noted; one number is the same in each store."""
+        return Position.of(int(text), [int(text)] * self.count) if text.isdecimal() else self.position(text)
+
+    # -- the seam -----------------------------------------------------------------------------------------------------
+
+    @makes_pending
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+        server = self._servers[0] if len(self._servers) == 1 else self._first_named(work)
+        return server.transact(work, any_thread=any_thread, at_once=at_once)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[StoresReader]:
+        with self._reading(is_retried=True) as reader:
+            yield reader
+
+    @makes_pending
+    def query(self, work: Callable[[StoresReader], T]) -> T:
+        def attempt() -> T:
+            with self._reading(is_retried=False) as reader:
+                return work(reader)
+
+        return self._servers[0]._retried(attempt)
+
+    def value(self, name: str) -> str:
+        return "" if name == "era" else self.query(lambda reader: reader.value(name))
+
+    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
+        done = []
+        for number in self.numbers:
+            done.append(self.server_of(number)[1].compact(patience_s))
+            on_progress(number + 1, self.count)
+        return all(done)
+
+    def check(self) -> Iterator[str]:
+        for number in self.numbers:
+            for problem in self.server_of(number)[1].check():
+                yield f"store {number}: {problem}"
+
+    def status(self) -> Status:
+        """Return the status of the store whose followers are held back most; events are those of all stores."""
+        found = [self.server_of(number)[1].status() for number in self.numbers]
+        worst = max(found, key=lambda status: status.horizon_age)
+        return worst._replace(held_back=sum(status.held_back for status in found))
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _reading(self, *, is_retried: bool) -> Iterator[StoresReader]:
+        for server in self._servers:
+            server._pool.check_open()
+        with contextlib.ExitStack() as held:
+            sessions = {server: held.enter_context(server.session(is_retried=is_retried)) for server in self._servers}
+            yield StoresReader(self, sessions)
+
+    def _first_named(self, work: Callable[[Transaction], object]) -> Server:
+        """Return the server of what the work names first. The work has no other effects, and is run again."""
+        try:
+            work(cast(Transaction, _Asked()))
+        except _Named as named:
+            number = number_named(self, named.method, named.arguments, named.options)
+            return self._server_of[number or 0]
+        return self._servers[0]
+
+
+class _Named(BaseException):
+    """What a work asked or wrote first. No work catches it."""
+
+    def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        super().__init__(method)
+        self.method, self.arguments, self.options = method, arguments, options
+
+
+class _Asked:
+    """Stands for a transaction until its first method is called."""
+
+    left = None
+
+    def __getattr__(self, method: str) -> Callable[..., NoReturn]:
+        def named(*arguments: Any, **options: Any) -> NoReturn:
+            raise _Named(method, arguments, options)
+
+        return named
+
+
+def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> int | None:
+    """Return the number of the store that a method of a transaction is about; None where it may be any."""
+    if method in ("ask_sources", "write_sources"):
+        statement, *parameters = arguments
+        key = parameters[_KEYS_AT.get(statement, 0)] if parameters else None
+        return stores.store_of(key) if isinstance(key, int) else None
+    if method == "lock_all":
+        return min((stores.home(name) for name in arguments[0]), default=None)
+    if method == "begin":
+        new: Beginning = arguments[0]
+        return stores.home(new.id)
+    first = options.get("forks_of", arguments[0] if arguments else options.get("key"))
+    if method == "conversation" and isinstance(first, str):
+        return stores.home(first)
+    if isinstance(first, int) and first not in (0, OF_ALL):
+        return stores.store_of(first)
+    if method in ("touched", "listed", "conversations", "placed_rows", "id_from", "recalled_among"):
+        raise StoreUnusable(f"a write transaction cannot ask all stores ({method})", kind="refused")
+    return None
+
+
+def home_fact(conversation: str) -> str:
+    """Return the name of the fact that says in which store a conversation is, whose id names another one."""
+    return f"home {sha256(utf8(conversation)).hexdigest()}"
+
+
+def _moved(given: str, count: int) -> dict[int, str]:
+    """Return the addresses of the stores that are on other servers."""
+    moved = {}
+    for part in filter(None, given.split(",")):
+        number, _, address = part.partition("@")
+        if not number.isdecimal() or int(number) >= count or not address:
+            raise InvalidOption(
+                f"moved is {given!r}; name stores below {count} and servers, as in 17@host:port,18@host"
+            )
+        moved[int(number)] = address
+    return moved
+
+
+def _at_address(dsn: str, address: str) -> str:
+    """Return a connection string with another host and port."""
+    if not address:
+        return dsn
+    host, _, port = address.partition(":")
+    return conninfo.make_conninfo(dsn, host=host, port=port or None)

@@ -1,0 +1,288 @@
+"""Several stores behind one address: where a conversation is, what is asked of one of them, and what of all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import islice
+
+import psycopg
+import pytest
+
+import foldlog
+from foldlog.eventstore import (
+    ANY_VERSION,
+    InvalidArgument,
+    InvalidOption,
+    Recorded,
+    Store,
+    StoreUnusable,
+    VersionConflict,
+    open_store,
+)
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.status import confirm
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.postgres import Stores
+from tests.at_once import at_once
+from tests.said import said
+
+from .servers import Server
+from .turns import counting
+
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def many(postgres_server: Server) -> str:
+    """The URL of four stores, made once: the tests use other conversations."""
+    url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="10")
+    open_store(url).close()
+    return url
+
+
+def stores_of(store: Store) -> Stores:
+    recorder = store.database.recorder
+    assert isinstance(recorder, Stores)
+    return recorder
+
+
+def counted(postgres_server: Server, table: str, where: str = "true") -> list[int]:
+    """How many rows each store has."""
+    query = " UNION ALL ".join(f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT))
+    return [int(each) for each in postgres_server.sql(query).split()]
+
+
+def elsewhere(store: Store, conversation: str) -> str:
+    """An id that names another store than that of a conversation."""
+    home = stores_of(store).home
+    return next(name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation))
+
+
+def after(store: Store) -> str:
+    """The position at the end of the store."""
+    return str(store.database.last_position)
+
+
+def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgres_server: Server):
+    names = [f"spread {n}" for n in range(32)]
+    with open_store(many) as store:
+        for name in names:
+            store.append(name, [said("0"), said("1")], expected_version=0)
+        for number in range(COUNT):
+            rows = postgres_server.sql(f"SELECT key, convert_from(id, 'UTF8') FROM many_{number:02d}.conversations")
+            found = [row.split("|") for row in rows.splitlines()]
+            assert all(int(key) % COUNT == number == stores_of(store).home(name) for key, name in found)
+            assert found
+        with pytest.raises(VersionConflict):
+            store.append(names[0], said("no"), expected_version=0)
+    with open_store(many) as again:
+        assert [again.version(name) for name in names] == [2] * 32
+        listed = [row.id for row in again.iter_conversations() if row.id.startswith("spread")]
+        assert listed == sorted(names)
+        page = again.conversations(after="spread 2", limit=3)
+        assert [row.id for row in page] == ["spread 20", "spread 21", "spread 22"]
+
+
+def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str):
+    with open_store(many) as store:
+        start = after(store)
+
+        written: list[tuple[str, int]] = []
+
+        def write(writer: int) -> None:
+            name = f"followed {writer}"
+            written.extend((name, store.append(name, said("x"), expected_version=n)[0].id) for n in range(20))
+
+        seen: list[Recorded] = []
+        done = threading.Event()
+
+        def follow() -> None:
+            place = start
+            while True:
+                is_last = done.is_set()
+                page = list(store.follow(place, limit=7))
+                seen.extend(page)
+                place = str(page[-1].position) if page else place
+                if is_last and not page:
+                    return
+
+        following = threading.Thread(target=follow)
+        following.start()
+        at_once(write, range(8))
+        done.set()
+        following.join()
+        assert sorted((one.conversation, one.id) for one in seen) == sorted(written)
+        for writer in range(8):
+            assert [one.id for one in seen if one.conversation == f"followed {writer}"] == list(range(20))
+        whole = [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
+        assert whole == [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
+        for place in (5, "5", "0.0.0", after(store).upper() + "x"):
+            with pytest.raises(InvalidArgument, match="position"):
+                list(store.follow(place))
+
+
+def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):
+    with open_store(many) as one, open_store(many) as other:
+        one.append("parent", [said("0"), said("1")], expected_version=0)
+        name = elsewhere(one, "parent")
+        assert other.version(name) == 0
+        one.fork("parent", 1, name)
+        for version, store in enumerate((one, other), 1):
+            assert [event.id for event in store.events(name)] == [*range(version)]
+            store.append(name, said("own"), expected_version=ANY_VERSION)
+        assert other.version(name) == 3
+        assert [row.id for row in other.conversations(after="parent", limit=1)] == [name]
+        with pytest.raises(VersionConflict):
+            other.fork("parent", 1, name)
+        taken = elsewhere(one, "taken")
+        one.append(taken, said("0"), expected_version=0)
+        one.append("taken", said("0"), expected_version=0)
+        with pytest.raises(VersionConflict):
+            one.fork("taken", 1, taken)
+        assert not any(each.findings for each in verify(other) if each.conversation in (name, "parent", taken))
+
+
+def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(many: str):
+    won: list[bool] = []
+
+    def begin(name: str, is_fork: bool) -> None:
+        try:
+            if is_fork:
+                one.fork("forked", 1, name)
+            else:
+                other.append(name, said("x"), expected_version=0)
+        except VersionConflict:
+            won.append(False)
+        else:
+            won.append(True)
+
+    with open_store(many) as one, open_store(many) as other:
+        one.append("forked", said("0"), expected_version=0)
+        home = stores_of(one).home("forked")
+        names = [name for n in range(40) if stores_of(one).home(name := f"rival {n}") != home]
+        for name in islice(names, 10):
+            won.clear()
+            at_once(lambda is_fork, name=name: begin(name, is_fork), (False, True))
+            assert sorted(won) == [False, True]
+            assert [row.id for row in other.iter_conversations()].count(name) == 1
+
+
+def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_server: Server):
+    before = counted(postgres_server, "conversations"), counted(postgres_server, "records", "conversation = 0")
+    with foldlog.open(many) as histories:
+        history = histories["with companions"]
+        history.append(said("0"))
+        for name in ("writes", "state"):
+            histories.store.append(f"with companions/+{name}", said("x"), expected_version=0)
+        with history.lease():
+            history.append(said("1"))
+            leases = counted(postgres_server, "records", "conversation = 0")
+        home = stores_of(histories.store).home(history.id)
+    grown = [now - then for now, then in zip(counted(postgres_server, "conversations"), before[0], strict=True)]
+    assert grown == [3 if number == home else 0 for number in range(COUNT)]
+    assert [now - then for now, then in zip(leases, before[1], strict=True)].index(1) == home
+
+
+def test_lists_by_attribute_and_activity_are_of_all_stores(many: str):
+    with foldlog.open(many) as histories:
+        for n in range(12):
+            histories.create(f"listed {n}", {"user": "ann" if n % 2 else "bob"}).append(said("x"))
+        names, place = [], None
+        while True:
+            page = histories.list({"user": "ann"}, limit=4, after=place)
+            names += [row.id for row in page.conversations]
+            place = page.after
+            if place is None:
+                break
+        assert names == [f"listed {n}" for n in range(11, 0, -2)]
+
+
+def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many: str, postgres_server: Server):
+    near = f":{postgres_server.port}/"
+    with counting(postgres_server.port) as turns, open_store(many.replace(near, f":{turns.port}/")) as store:
+        assert turns.count <= 4
+        store.append("counted", said("0"), expected_version=0)
+
+        def cost(work: Callable[[], object]) -> int:
+            before = turns.count
+            work()
+            return turns.count - before
+
+        assert cost(lambda: store.append("counted", said("1"), expected_version=1)) == 1
+        assert cost(lambda: store.append("counted", said("1"), expected_version=2, idempotency_key="k")) == 1
+        assert cost(lambda: store.version("counted")) <= 2
+        assert cost(lambda: store.conversations(limit=20)) <= 2
+        place = after(store)
+        assert cost(lambda: list(store.follow(place))) <= 3
+
+
+def test_erasures_are_confirmed_by_followers_of_all_stores(many: str):
+    with open_store(many) as store:
+        for name in ("erased 1", "erased 2"):
+            store.append(name, said("x"), expected_version=0)
+        confirm(store, "reader", store.database.last_position)
+        try:
+            assert erase(store, "erased 1", reason="asked to").unconfirmed == ("reader",)
+            *_, last = store.follow()
+            confirm(store, "reader", last.position)
+            assert store.conversation("erased 1").unconfirmed == ()
+            assert erase(store, "erased 2", reason="asked to").unconfirmed == ("reader",)
+        finally:
+            confirm(store, "reader", None)
+        assert erase(store, "erased 2", reason="asked to").unconfirmed == ()
+
+
+def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
+    with pytest.raises(StoreUnusable, match=r"many_00 and others; give their number in the URL \(\?stores=\)"):
+        open_store(many.replace(f"&stores={COUNT}", ""))
+    with pytest.raises(StoreUnusable, match=r"'many_00' has store 0 of 4, not 0 of 8"):
+        open_store(many.replace(f"stores={COUNT}", "stores=8"))
+    with pytest.raises(InvalidOption, match="stores"):
+        open_store(many.replace(f"stores={COUNT}", "stores=3"))
+    with pytest.raises(InvalidOption, match="17@host:port"):
+        open_store(f"{many}&moved=4@elsewhere")
+
+
+def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):
+    with open_store(many) as store:
+        home = stores_of(store).home
+        name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
+    alone = many.replace(f"&stores={COUNT}", "").replace("schema=many", "schema=many_02")
+    with open_store(alone) as part:
+        part.append(name, said("0"), expected_version=0)
+    with open_store(many) as store:
+        store.append(name, said("1"), expected_version=1)
+        assert store.version(name) == 2
+
+
+def test_a_store_moves_to_another_server_by_copy(many: str, postgres_server: Server, other_server: Server):
+    """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
+    with open_store(many) as store:
+        home = stores_of(store).home
+        names = [f"moved {n}" for n in range(16)]
+        for name in names:
+            store.append(name, said("0"), expected_version=0)
+    number = home(names[0])
+    alone = many.replace("schema=many", f"schema=many_{number:02d}").replace(
+        f"stores={COUNT}", f"part={number}/{COUNT}"
+    )
+    there = alone.replace(f":{postgres_server.port}/", f":{other_server.port}/")
+    with open_store(alone) as source, open_store(there) as target:
+        list(copy_store(source, target))
+        assert list(compare_stores(source, target)) == []
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        connection.execute(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
+    try:
+        with open_store(f"{many}&moved={number}@127.0.0.1:{other_server.port}") as store:
+            assert [store.version(name) for name in names] == [1] * 16
+            for name in names:
+                store.append(name, said("1"), expected_version=1)
+            assert len([one for one in store.follow() if one.conversation in names]) == 32
+            strangers = [name for name in names if home(name) != number]
+            store.fork(names[0], 1, strangers[0] + " fork")
+            assert store.version(strangers[0] + " fork") == 1
+    finally:
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
