@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog._formats.conversion import decode, encode
 from foldlog._formats.detection import detect
 from foldlog._formats.encoding import Encoder
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found import NotAHistory, SourceRefused
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder, UnusableFormat
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, formats, register
@@ -36,6 +36,7 @@ __all__ = [
     "Options",
     "RecordDecoder",
     "RecordEncoder",
+    "SourceRefused",
     "UnknownFormat",
     "UnusableFormat",
     "decode",
@@ -45,7 +46,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "FORMATS":
-        return tuple(formats())
-    raise AttributeError(f"module 'foldlog.formats' has no attribute {name!r}")
+if not TYPE_CHECKING:  # for a type checker, any name would be there
+
+    def __getattr__(name: str) -> Any:
+        if name == "FORMATS":
+            return tuple(formats())
+        raise AttributeError(f"module 'foldlog.formats' has no attribute {name!r}")

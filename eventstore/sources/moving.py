@@ -72,7 +72,8 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
         )
         sources.put(copy)
         sources.refuse(key, (*refused, *sources.redacted_hashes(copy.root)))
-        sources.put_made(copy, start, {number: place for number, place in made.items() if number >= start})
+        sources.clear_made(copy)
+        sources.put_made(copy, {number: place for number, place in made.items() if number >= start})
         for place, seen in places:
             sources.put_place(place, seen._replace(conversation=key))
         writing.set_pending(copy.records - copy.made)
@@ -123,7 +124,7 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
     if not new:
         return
     stop = max(new) + 1
-    sources.put_made(source, min(new), new)
+    sources.put_made(source, new)
     sources.set_progress(source, source.records, stop, source.head)
     writing.set_pending(source.records - stop)
 

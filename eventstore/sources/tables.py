@@ -10,8 +10,10 @@ are sealed with its key, at their own place.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
@@ -34,6 +36,9 @@ from foldlog.eventstore.sources.blocks import (
 _DEFLATED: Final = 1
 _PAGE: Final = 16
 """The number of blocks that are read together: about a megabyte."""
+MADE: Final = 64
+"""The number of records of which one row says what they became: a recorder writes it again with each of them."""
+_ROWS: Final = 4
 _numbers = struct.Struct(">2q").pack
 
 
@@ -84,6 +89,14 @@ class Place(NamedTuple):
 
 Made = Mapping[int, tuple[int, int]]
 """Of each record the id of its first event, and how many events it became."""
+
+
+class Near(NamedTuple):
+    """Which events some records became that follow one another: all that are of events from ``start`` to ``stop``."""
+
+    start: int
+    stop: int
+    made: dict[int, tuple[int, int]]
 
 
 class Sources:
@@ -211,9 +224,42 @@ class Sources:
         if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
             shared = self.made(parent)
             found = {number: shared[number] for number in shared if number < source.from_record}
-        for _, data in self.reader.ask_sources("made", source.conversation):
+        return found | self._made_in(source.conversation, self.reader.ask_sources("made", source.conversation))
+
+    def made_near(self, source: Source, event_id: int) -> Near:
+        """Return which events the record of this event became, and some records after it, the shared ones too. Cost:
+        a few rows.
+        """
+        key = source.conversation
+        rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
+        first = rows[0][0] if rows else sys.maxsize
+        if first <= event_id:
+            made = self._made_in(key, rows)
+            stop = sum(made[max(made)]) if len(rows) == _ROWS else sys.maxsize
+            return Near(first, stop, made)
+        parent = None if source.parent is None else self.of_key(source.parent)
+        if parent is None:
+            return Near(0, first, {})
+        near = self.made_near(parent, event_id)
+        shared = {number: near.made[number] for number in near.made if number < source.from_record}
+        return Near(near.start, min(near.stop, first), shared)
+
+    def records_before(self, source: Source, version: int) -> int:
+        """Return the number after the last record all events of which are before a version. Cost: a few rows."""
+        while version:
+            near = self.made_near(source, version - 1)
+            whole = (number for number, (first, count) in near.made.items() if first + count <= version)
+            last = max(whole, default=-1)
+            if last >= 0:
+                return last + 1
+            version = near.start
+        return 0
+
+    def _made_in(self, conversation: int, rows: Iterable[Sequence[Any]]) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
+        for _, data in rows:
             numbers = array("I")
-            numbers.frombytes(self._unpacked(source.conversation, data))
+            numbers.frombytes(self._unpacked(conversation, data))
             each = iter(numbers)
             found |= {number: (first, count) for number, first, count in zip(each, each, each, strict=True)}
         return found
@@ -346,13 +392,20 @@ class SourcesToWrite(Sources):
         gone = self.all_redacted(source)
         alone = source._replace(parent=None, from_record=0, redacted=tuple(sorted(gone)))
         self.put_blocks(alone, blocks)
-        self.put_made(alone, 0, made)
+        self.put_made(alone, made)
         self.put(alone)
 
-    def put_made(self, source: Source, first: int, made: Made) -> None:
-        """Write which events records from ``first`` on became."""
-        numbers = array("I", [value for number in made for value in (number, *made[number])])
-        self.reader.write_sources("put_made", source.conversation, first, pack(numbers.tobytes()))
+    def put_made(self, source: Source, made: Made) -> None:
+        """Write which events some records became, in their order. A row that begins with the same event is replaced."""
+        left = iter(made.items())
+        while row := [*islice(left, MADE)]:
+            numbers = array("I", [value for number, place in row for value in (number, *place)])
+            _, (event, _) = row[0]
+            self.reader.write_sources("put_made", source.conversation, event, pack(numbers.tobytes()))
+
+    def clear_made(self, source: Source) -> None:
+        """Forget which events its own records became, to write it anew."""
+        self.reader.write_sources("delete_made", source.conversation)
 
     def put_place(self, place: bytes, found: Place) -> None:
         """Write what was found at a place."""

@@ -31,7 +31,7 @@ from foldlog._archive.reading import (
 )
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged
+from foldlog._formats.files.found import Found, LeftOut, NotAHistory, SourceRefused, Unchanged
 from foldlog._formats.files.frames import KEY as FRAME
 from foldlog._formats.files.frames import REDACTED, TITLE, Frame
 from foldlog._formats.files.histories import histories
@@ -70,10 +70,6 @@ _TOGETHER_BYTES: Final = 2 * 2**20
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _NO_HISTORY: Final = "holds no history that can be imported"
-
-
-class SourceRefused(EventStoreError):
-    """A source is not imported, because redacted or erased content would come back with it."""
 
 
 class Imported(NamedTuple):
@@ -984,4 +980,4 @@ def _grouped(blocks: Iterator[Block]) -> Iterator[list[Block]]:
         yield group
 
 
-__all__ = ["ConversationErased", "Failed", "Import", "Imported", "SourceRefused", "hash_of"]
+__all__ = ["ConversationErased", "Failed", "Import", "Imported", "hash_of"]

@@ -186,7 +186,7 @@ class _Making:
             now = sources.of_key(source.conversation)
             if now is None or now.made != first:
                 raise VersionConflict(self.conversation, self.version, self.version)
-            sources.put_made(source, first, made)
+            sources.put_made(source, made)
             sources.set_progress(now, now.records, stop, now.head)
             writing.set_pending(now.records - stop)
 

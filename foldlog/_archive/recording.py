@@ -24,9 +24,9 @@ from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, SIZE, Block, chained, joined, of_records
+from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, SIZE, Block, chained, joined, of_records
 from foldlog.eventstore.sources.reading import blocks_of
-from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import MADE, Made, Source, Sources, SourcesToWrite
 
 if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
@@ -117,6 +117,8 @@ class HistoryRecorder:
         self._small = list[Block]()
         """The last blocks, which are small."""
         self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
+        self._row = dict[int, tuple[int, int]]()
+        """The last row that says which events records became, while it is not full."""
         self._new: Block | None = None
         """The records that were decoded last, once they are written."""
         if version:
@@ -132,17 +134,22 @@ class HistoryRecorder:
     def _read(self, store: Store, conversation: str) -> None:
         """Decode the records that are there."""
 
-        def read(reader: Reader) -> tuple[Source | None, dict[int, tuple[int, int]]]:
+        def read(reader: Reader) -> tuple[Source, Made, Made, bytes] | None:
             sources = Sources(store.database, reader)
             source = source_of(sources, conversation)
-            return source, {} if source is None else sources.made(source)
+            if source is None or source.format != self._format.name:
+                return None
+            last = sources.made_near(source, self.version - 1).made
+            head = source.head or chained(GENESIS, sources.hashes(source)[: HASH_BYTES * source.records])
+            return source, sources.made(source), last, head
 
-        source, made = store.database.recorder.query(read)
-        if source is None:
+        found = store.database.recorder.query(read)
+        if found is None:
             return
-        if source.format != self._format.name:
-            return
-        self._records, self._head = source.records, source.head
+        source, made, last, self._head = found
+        self._records = source.records
+        own = {number: place for number, place in last.items() if number >= source.from_record}
+        self._row = own if len(own) < MADE else {}
         for _ in decoded(store, source, made, source.records, self.version, self.findings, self._decoder):
             pass
         for block in blocks_of(store.database, source, source.from_record):
@@ -205,7 +212,7 @@ class HistoryRecorder:
             sources.join_blocks(source, self._small, joined(blocks))
         else:
             sources.put_blocks(source, [self._new])
-        sources.put_made(source, self._new.first, self._made)
+        sources.put_made(source, {**self._row, **self._made})
         head = chained(self._head, self._new.hashes)
         sources.set_progress(source, self._new.stop, self._new.stop, head)
 
@@ -221,6 +228,8 @@ class HistoryRecorder:
         self._small.append(self._new)
         if sum(len(block.raw) for block in self._small) >= SIZE:
             self._small.clear()
+        row = [*self._row.items(), *self._made.items()]
+        self._row = dict(row[len(row) // MADE * MADE :])
         self._new, self._bodies, self._made = None, [], {}
         return True
 
@@ -271,10 +280,9 @@ def _shown_in(sources: Sources, found: Conversation | None) -> Source | None:
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
     """Return the source that a fork has before its first own record: it shares the records whose events are before a
-    version.
+    version. Its head is empty, since it costs all of their hashes.
     """
-    ends = (number + 1 for number, (first, count) in sources.made(source).items() if first + count <= version)
-    records = max(ends, default=0)
+    records = sources.records_before(source, version)
     return source._replace(
         conversation=conversation,
         parent=source.conversation,
@@ -282,5 +290,5 @@ def _before(sources: Sources, source: Source, version: int, conversation: int) -
         records=records,
         made=records,
         redacted=(),
-        head=chained(GENESIS, sources.hashes(source)[: 16 * records]),
+        head=b"",
     )

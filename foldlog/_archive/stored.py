@@ -38,63 +38,77 @@ class Records:
         self._blocks = list[Block]()
         """The blocks that were read last, one after the other."""
 
+        self._start, self._stop = 0, 0
+        """The events between are of the records ``_near``, or of none."""
+        self._near = dict[int, tuple[int, int]]()
+        """Of each event that begins a record the number of the record, and how many events it became."""
+        self._firsts = list[int]()
+        """The ids of these events, in order."""
+
     @cached_property
-    def _known(self) -> tuple[Source | None, dict[int, tuple[int, int]], set[int]]:
-        """The source, for each event that begins a record its number and how many events it became, and which records
-        are redacted.
-        """
+    def _source(self) -> tuple[Source | None, set[int]]:
+        """The source, and which records are redacted."""
 
-        def made(reader: Reader) -> dict[int, tuple[int, int]]:
-            self._database.find(reader, self._conversation)  # its events are made now, maybe in memory alone
-            sources = Sources(self._database, reader)
-            source = source_of(sources, self._conversation)
-            return {} if source is None else sources.made(source)
-
-        def stored(reader: Reader) -> tuple[Source | None, set[int]]:
+        def read(reader: Reader) -> tuple[Source | None, set[int]]:
             sources = Sources(self._database, reader)
             source = source_of(sources, self._conversation)
             return source, set() if source is None else sources.all_redacted(source)
 
-        became = self._query(made)
-        source, redacted = self._query(stored)
-        firsts = {first: (number, count) for number, (first, count) in became.items() if count}
-        return source, firsts, redacted
+        self._query(self._have_events)
+        found: tuple[Source | None, set[int]] = self._query(read)
+        return found
 
-    @cached_property
-    def _firsts(self) -> list[int]:
-        """The ids of the events that begin records, in order."""
-        return sorted(self._known[1])
+    def _have_events(self, reader: Reader) -> Sources:
+        """Return the sources where the events of the conversation are: they are made now, maybe in memory alone."""
+        self._database.find(reader, self._conversation)
+        return Sources(self._database, reader)
+
+    def _look(self, event_id: int) -> None:
+        """Have the records near an event at hand."""
+        source, _ = self._source
+        if source is None or self._start <= event_id < self._stop:
+            return
+        self._start, self._stop, made = self._query(
+            lambda reader: self._have_events(reader).made_near(source, event_id)
+        )
+        self._near = {first: (number, count) for number, (first, count) in made.items()}
+        self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
         """Return how many events the record became that begins with this event; 0 where none begins."""
-        return self._known[1].get(event.id, (0, 0))[1]
+        self._look(event.id)
+        return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
         """Return the ids of the events of the record of this event; up to its own where its record is not stored."""
+        self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
             first = self._firsts[place - 1]
-            stop = first + self._known[1][first][1]
+            stop = first + self._near[first][1]
             if event.id < stop:
                 return range(first, stop)
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
         """Return the record that became these events; None where it is redacted, or not stored."""
-        source, firsts, redacted = self._known
-        number, _ = firsts.get(events[0].id, (-1, 0))
+        source, redacted = self._source
+        self._look(events[0].id)
+        number, _ = self._near.get(events[0].id, (-1, 0))
         if source is None or number < 0 or number in redacted or events[0].redacted is not None:
             return None
         return parse(self._block_of(source, number).record(number))
 
     def all(self) -> Iterator[tuple[int, Any]]:
         """Yield each record that is not redacted, after the id of its first event. Cost: the records."""
-        source, firsts, redacted = self._known
-        begins = {number: first for first, (number, _) in firsts.items()}
-        for block in () if source is None else blocks_of(self._database, source):
+        source, redacted = self._source
+        if source is None:
+            return
+        made = self._query(lambda reader: self._have_events(reader).made(source))
+        for block in blocks_of(self._database, source):
             for number, record in enumerate(block.records(), block.first):
-                if number in begins and number not in redacted:
-                    yield begins[number], parse(record)
+                if number in made and number not in redacted:
+                    yield made[number][0], parse(record)
 
     def _block_of(self, source: Source, number: int) -> Block:
         """Return the block of a record, and read those after it too, or before it where it goes backwards."""

@@ -13,9 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
+from foldlog import Histories, History
 from foldlog._archive.recording import HistoryRecorder
-from foldlog._history.histories import Histories
-from foldlog._history.history import History
 from foldlog.adapters._shared import newest_records
 from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.formats import Encoder

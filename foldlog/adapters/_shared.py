@@ -24,14 +24,11 @@ from urllib.parse import quote, unquote
 
 from pydantic_core import to_jsonable_python
 
-from foldlog import aio
+from foldlog import Histories, History, aio
+from foldlog import open as open_histories
 from foldlog._archive.stored import Records
-from foldlog._formats.encoding import Encoder
 from foldlog._formats.places import place_of
 from foldlog._formats.told import REDACTED
-from foldlog._history.histories import Histories
-from foldlog._history.histories import open as open_histories
-from foldlog._history.history import History
 from foldlog._history.runtimes import CURRENT, RuntimeCall
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
@@ -49,6 +46,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map
+from foldlog.formats import Encoder
 from foldlog.projections import View
 
 P = ParamSpec("P")

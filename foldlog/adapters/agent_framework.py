@@ -26,9 +26,9 @@ from agent_framework import (
 )
 from msgspec.structs import replace
 
+from foldlog import History
 from foldlog._formats.places import place_of
 from foldlog._formats.record import usage_told
-from foldlog._history.history import History
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,

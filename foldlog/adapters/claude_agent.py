@@ -30,9 +30,9 @@ from claude_agent_sdk import (
     project_key_for_directory,
 )
 
+from foldlog import History
 from foldlog._formats.files.readers import JsonLines, record_in
 from foldlog._formats.record import text_or_none
-from foldlog._history.history import History
 from foldlog._history.runtimes import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,

@@ -28,9 +28,9 @@ from google.adk.sessions.state import State
 from google.genai import types
 from pydantic import PrivateAttr
 
+from foldlog import History
 from foldlog._companions import companion
 from foldlog._formats.record import dicts_in, within
-from foldlog._history.history import History
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,

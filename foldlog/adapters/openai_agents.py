@@ -20,8 +20,8 @@ from typing import Any, Literal
 from agents import Agent, FunctionTool, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
+from foldlog import History
 from foldlog._formats.record import usage_told
-from foldlog._history.history import History
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,

@@ -29,11 +29,11 @@ from openhands.sdk.tool import Observation as ToolObservation
 from openhands.sdk.tool import ToolExecutor
 from pydantic import Field, field_validator
 
+from foldlog import History
 from foldlog._formats.json_text import json_text
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, normal_path, parsed, source_id_of
 from foldlog._formats.told import REDACTED
-from foldlog._history.history import History
 from foldlog._values import values_in
 from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, effect_of, quoted
 from foldlog.condensers import (

@@ -30,9 +30,9 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
+from foldlog import History
 from foldlog._formats.record import within
 from foldlog._formats.told import REDACTED
-from foldlog._history.history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Attributes,

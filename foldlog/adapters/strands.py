@@ -24,9 +24,9 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+from foldlog import History
 from foldlog._companions import companion, companion_of
 from foldlog._formats.told import REDACTED
-from foldlog._history.history import History
 from foldlog._history.runtimes import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,

@@ -7,15 +7,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from foldlog._history.histories import Histories
 from foldlog.eventstore import EventsNotMade, KeyRing, KeyUnavailable, Message, Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning
 from foldlog.eventstore.sources.blocks import GENESIS, chained, hash_of, joined, of_records
-from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 
 T = TypeVar("T")
 KEYS = KeyRing(["11" * 32])
@@ -92,7 +93,7 @@ def test_blocks_are_replaced_and_joined(store: Store) -> None:
 
 def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store) -> None:
     parent = begun(store, "c1")
-    written(store, lambda sources: sources.put_made(parent, 0, {0: (0, 2), 3: (2, 1), 8: (3, 1)}))
+    written(store, lambda sources: sources.put_made(parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)}))
     other = begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
 
@@ -101,7 +102,7 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store
             sources.delete_block(fork.conversation, first)
         sources.put_blocks(fork, [of_records(4, [b"[]", b"[1]"])])
         sources.put(fork._replace(records=6))
-        sources.put_made(fork, 4, {5: (9, 2)})
+        sources.put_made(fork, {5: (9, 2)})
 
     written(store, share)
     source = asked(store, lambda sources: sources.of("c2"))
@@ -121,6 +122,70 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store
     assert asked(store, lambda sources: sources.made(alone)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
 
 
+def test_the_record_of_an_event_is_found_in_a_few_rows(store: Store) -> None:
+    parent, other = begun(store, "c1"), begun(store, "c2")
+    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
+    written(store, lambda sources: sources.put(fork))
+    made = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
+    for number in made:
+        written(store, lambda sources, number=number: sources.put_made(parent, {number: made[number]}))
+    own = {number: (first + 100, count) for number, (first, count) in made.items() if number >= 6}
+    written(store, lambda sources: sources.put_made(fork, own))
+
+    for source, of_source in (parent, made), (fork, {**made, **own}):
+        for event_id in range(150):
+            near = asked(store, lambda sources, id=event_id, of=source: sources.made_near(of, id))
+            assert near.start <= event_id < near.stop
+            inside = {number for number, (first, _) in of_source.items() if near.start <= first < near.stop}
+            assert inside <= set(near.made)
+            assert near.made.items() <= of_source.items()
+            before = [number for number, (first, count) in of_source.items() if first + count <= event_id]
+            asked_before = asked(store, lambda sources, id=event_id, of=source: sources.records_before(of, id))
+            assert asked_before == max(before, default=-1) + 1
+
+
+def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    histories, asked_of, written_to = Histories(store), Reader.ask_sources, Transaction.write_sources
+    history, counted = histories["c1"], [0, 0]
+
+    def count(columns: Any) -> None:
+        counted[0] += 1
+        counted[1] += sum(len(value) if isinstance(value, bytes) else 8 for value in columns)
+
+    def ask_sources(self: Reader, statement: str, *parameters: Any) -> Any:
+        rows = asked_of(self, statement, *parameters)
+        for row in (parameters, *rows):
+            count(row)
+        return rows
+
+    def write_sources(self: Transaction, statement: str, *parameters: Any) -> None:
+        count(parameters)
+        written_to(self, statement, *parameters)
+
+    def turn() -> tuple[int, int]:
+        counted[:] = 0, 0
+        record = {"role": "user", "content": f"turn {history.version():4}"}
+        (recorded,) = history.append_records([record], format="openai-chat")
+        stored = history._stored_records()
+        assert (stored.count(recorded.event), stored.record([recorded.event])) == (1, record)
+        return counted[0], counted[1]
+
+    monkeypatch.setattr(Reader, "ask_sources", ask_sources)
+    monkeypatch.setattr(Transaction, "write_sources", write_sources)
+    turn()
+    short = [turn() for _ in range(MADE)]
+    for _ in range(30):
+        history.append_records([{"role": "user", "content": "x" * 50}] * 30, format="openai-chat")
+    assert history.version() > 900
+    long = [turn() for _ in range(MADE)]
+    most_rows, most_bytes = (max(column) for column in zip(*short, strict=True))
+    for rows, size in long:
+        assert rows <= most_rows + 2  # the blocks that are put together where there are 64 kB
+        assert size <= most_bytes + 2_000
+
+
 def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Store) -> None:
     one, two = begun(store, "c1"), begun(store, "c2")
     first = Place(one.conversation, 5, 9, 100, b"state", b"digest")
@@ -135,7 +200,7 @@ def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Sto
 
 def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store: Store) -> None:
     source = begun(store, "c1")
-    written(store, lambda sources: sources.put_made(source, 0, {0: (0, 2)}))
+    written(store, lambda sources: sources.put_made(source, {0: (0, 2)}))
     written(store, lambda sources: sources.put_place(b"p" * 16, Place(source.conversation, 1, 9, 1, b"", b"")))
     erase(store, "c1", reason="asked for")
     assert asked(store, lambda sources: (sources.of("c1"), sources.of_key(source.conversation))) == (None, None)
@@ -165,7 +230,7 @@ def test_records_without_events_are_met_by_each_transaction(store: Store) -> Non
     def made(writing: WriteTransaction) -> None:
         sources = SourcesToWrite.beside(writing)
         sources.set_progress(source, 9, 9, source.head)
-        sources.put_made(source, 0, {number: (number, 1) for number in range(9)})
+        sources.put_made(source, {number: (number, 1) for number in range(9)})
         writing.set_pending(0)
 
     events = [Message(source="user", content=record.decode()) for record in RECORDS]

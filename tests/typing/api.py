@@ -38,7 +38,7 @@ from foldlog.condensers import (
 )
 from foldlog.eventstore import ANY_VERSION, CondensationSummary, Event, Recorded, Store, open_store, summary_id
 from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
-from foldlog.formats import FORMATS, Source, decode, encode, open_sources
+from foldlog.formats import FORMATS, SourceRefused, decode, encode
 from foldlog.projections import Difference, Moment, View, Views, Why, cut_points, well_formed
 
 
@@ -144,10 +144,11 @@ def a_condenser() -> Condenser:
     return condenser_from_config({"type": "digest", "max_size": 80})
 
 
-def the_formats(store: Store, records: list[Any]) -> list[Any]:
-    for source in open_sources(["runs/"]):
-        assert_type(source, Source)
-        store.ingest(source.name, source.events())
+def the_formats(histories: Histories, records: list[Any]) -> list[Any]:
+    try:
+        assert_type(histories.import_("runs/"), tuple[History, ...])
+    except SourceRefused as error:
+        assert_type(error, SourceRefused)
     return list(encode(decode(records, format=FORMATS[0]), FORMATS[0]))
 
 

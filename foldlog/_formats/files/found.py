@@ -83,6 +83,10 @@ class Unchanged(NamedTuple):
     path: Path
 
 
+class SourceRefused(EventStoreError):
+    """A source is not imported, because redacted or erased content would come back with it."""
+
+
 class NotAHistory(EventStoreError, ValueError):
     """This path holds no history, so nothing is imported from it.
 

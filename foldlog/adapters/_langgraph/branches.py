@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
+from foldlog import Histories
 from foldlog._formats.calls import Recent
 from foldlog._formats.told import REDACTED
-from foldlog._history.histories import Histories
 from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import (
     Conversation,

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from foldlog import Histories, History
 from foldlog._archive.recording import HistoryRecorder
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
-from foldlog._history.histories import Histories
-from foldlog._history.history import History
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,

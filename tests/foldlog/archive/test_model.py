@@ -24,7 +24,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive import makes_events
-from foldlog._archive.importing import Failed, Import, SourceRefused
+from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._formats.registry import format_named
@@ -37,6 +37,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import events_of, figures_of, in_memory
 from tests.foldlog.archive.kinds import KINDS, Kind, Line
 from tests.postgres.servers import Server

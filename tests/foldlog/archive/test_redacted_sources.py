@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.importing import SourceRefused
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._matching import events_with, source_with, text_or_pattern
@@ -19,6 +18,7 @@ from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 

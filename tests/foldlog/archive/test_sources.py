@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.importing import Import, Imported, SourceRefused
+from foldlog._archive.importing import Import, Imported
 from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
 from tests.foldlog.records import CORPUS
 

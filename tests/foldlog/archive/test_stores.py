@@ -13,12 +13,12 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive import makes_events
-from foldlog._archive.importing import SourceRefused
 from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, has_content, open_store
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
 from tests.foldlog.records import CORPUS
 

@@ -7,9 +7,8 @@ import json
 import pytest
 
 import foldlog
-from foldlog._archive.importing import SourceRefused
 from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, SystemMessage
-from foldlog.formats import NotAHistory, decode, detect, encode
+from foldlog.formats import NotAHistory, SourceRefused, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import bytes_of, new_store
 from tests.foldlog.formats.reading import histories_at

@@ -164,12 +164,13 @@ CREATE TABLE {schema}.blocks (
     body         bytea {external} NOT NULL,
     PRIMARY KEY (conversation, first)
 ) {by_conversation};
--- Which events records became: the number of the record, the id of its first event, how many they are; 4 bytes each, deflated.
+-- Which events records became, some records in a row: the number of the record, the id of its first event, how many they are; 4 bytes
+-- each, deflated. "event" is the first event of the row.
 CREATE TABLE {schema}.made (
     conversation bigint NOT NULL,
-    first        bigint NOT NULL,
+    event        bigint NOT NULL,
     places       bytea NOT NULL,
-    PRIMARY KEY (conversation, first)
+    PRIMARY KEY (conversation, event)
 ) {by_conversation};
 -- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
 -- "seen", and up to which record and byte it was read.

@@ -725,11 +725,16 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: made
-SELECT first, places FROM {schema}.made WHERE conversation = $1::bigint ORDER BY first
+SELECT event, places FROM {schema}.made WHERE conversation = $1::bigint ORDER BY event
+
+-- name: made_near
+SELECT event, places FROM {schema}.made WHERE conversation = $1::bigint AND event >= coalesce(
+    (SELECT max(event) FROM {schema}.made WHERE conversation = $1::bigint AND event <= $2::bigint), 0
+) ORDER BY event LIMIT $3::bigint
 
 -- name: put_made
-INSERT INTO {schema}.made (conversation, first, places) VALUES ($1::bigint, $2::bigint, $3::bytea)
-ON CONFLICT (conversation, first) DO UPDATE SET places = excluded.places
+INSERT INTO {schema}.made (conversation, event, places) VALUES ($1::bigint, $2::bigint, $3::bytea)
+ON CONFLICT (conversation, event) DO UPDATE SET places = excluded.places
 
 -- name: delete_made
 DELETE FROM {schema}.made WHERE conversation = $1::bigint

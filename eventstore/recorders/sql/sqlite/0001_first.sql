@@ -134,13 +134,14 @@ CREATE TABLE blocks (
     body         BLOB NOT NULL,
     PRIMARY KEY (conversation, first)
 ) STRICT;
--- Which events records became: the number of the record, the id of its first event, how many they are; 4 bytes each, deflated.
+-- Which events records became, some records in a row: the number of the record, the id of its first event, how many they are; 4 bytes
+-- each, deflated. "event" is the first event of the row.
 CREATE TABLE made (
     conversation INTEGER NOT NULL,
-    first        INTEGER NOT NULL,
+    event        INTEGER NOT NULL,
     places       BLOB NOT NULL,
-    PRIMARY KEY (conversation, first)
-) STRICT;
+    PRIMARY KEY (conversation, event)
+) STRICT, WITHOUT ROWID;
 -- What was found at a place (a hash of path, name inside and options): which conversations it became, the last one with the highest
 -- "seen", and up to which record and byte it was read.
 CREATE TABLE places (

@@ -502,10 +502,14 @@ DELETE FROM blocks WHERE conversation = ? AND first = ?
 DELETE FROM blocks WHERE rowid IN (SELECT rowid FROM blocks WHERE conversation = ? LIMIT ?)
 
 -- name: made
-SELECT first, places FROM made WHERE conversation = ? ORDER BY first
+SELECT event, places FROM made WHERE conversation = ? ORDER BY event
+
+-- name: made_near
+SELECT event, places FROM made WHERE conversation = ?1
+AND event >= coalesce((SELECT max(event) FROM made WHERE conversation = ?1 AND event <= ?2), 0) ORDER BY event LIMIT ?3
 
 -- name: put_made
-INSERT OR REPLACE INTO made (conversation, first, places) VALUES (?, ?, ?)
+INSERT OR REPLACE INTO made (conversation, event, places) VALUES (?, ?, ?)
 
 -- name: delete_made
 DELETE FROM made WHERE conversation = ?
