@@ -153,6 +153,8 @@ def count_all(length: int) -> dict[str, Count]:
                 lambda: store.append("b", batch, expected_version=ANY_VERSION), _BATCH
             )
             views.current("c")
+            found["View, the last append was to another"] = counted(lambda: views.current("c"))
+            store.append("c", said, expected_version=ANY_VERSION)
             found["warm View"] = counted(lambda: views.current("c"))
             found["step"] = counted(lambda: _step(store, views))
             sums = TokenCounter(_letters)
@@ -167,15 +169,18 @@ def count_all(length: int) -> dict[str, Count]:
 
 
 def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
-    version = store.append("c", _PAIR if sums is None else _called(store), expected_version=ANY_VERSION)[-1].id
+    version = store.append("c", _PAIR if sums is None else _called(), expected_version=ANY_VERSION)[-1].id
     view = views.current("c")
     assert view.version == version + 1
     return len(view.events) if sums is None else sums.token_sums(view)[-1]
 
 
-def _called(store: Store) -> list[Event]:
+_calls = count()
+
+
+def _called() -> list[Event]:
     """Return a call and its result, as an agent appends them in most steps."""
-    call_id = f"call {store.version('c')}"
+    call_id = f"call {next(_calls)}"
     call = Action(tool="run", arguments={"command": "ls -l " * 10}, call_id=call_id, thought="what is here? " * 5)
     return [call, Observation(tool="run", content="a file " * 40, call_id=call_id)]
 

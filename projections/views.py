@@ -98,8 +98,8 @@ class Views:
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
         ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
-        appended since the last call, or else the events of the View; no question where nobody but this process has
-        committed since, and its last append was to this conversation.
+        appended since the last call, or else the events of the View; no question where no other program has
+        committed since, and the last append of this one was to this conversation.
         """
         latest = self._latest.get(conversation)
         left = None if latest is None else self._store.database.as_left(conversation)

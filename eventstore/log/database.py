@@ -29,7 +29,7 @@ _RECENT_BYTES_MAX: Final = 100_000
 class Left(NamedTuple):
     """A conversation as the last append of a connection left it, with its salt decrypted, and its codec.
 
-    SQLite keeps one with the connection that writes, for as long as nobody else has committed: then the next append
+    SQLite keeps one with the connection that writes, for as long as no other program has committed: then the next append
     to the conversation asks nothing, and its View grows without a question. For a server it is what the next append
     expects, and the server compares it in the round trip of the append.
 
@@ -99,7 +99,7 @@ class Database:
 
     def as_left(self, conversation: str) -> Left | None:
         """Return the conversation as it is now, where no question is needed: the last append of this process was to it,
-        and nobody has committed since. Else None. Cost: some system calls.
+        and no other program has committed since. Else None. Cost: some system calls.
         """
         return self.left_in(self.recorder, conversation)
 
@@ -134,7 +134,7 @@ class Database:
     def left_in(self, transaction: Reader | Recorder, conversation: str) -> Left | None:
         """Return the conversation if the last append of the transaction's connection left it as it is now."""
         left: Left | None = transaction.left
-        is_right = left is not None and left.found.id == conversation and left.settings is self.settings
+        is_right = left is not None and (left.found.id, left.settings) == (conversation, self.settings)
         return left if is_right else None
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:

@@ -614,7 +614,7 @@ class Recorder(ABC):
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
         """Have the events made that a transaction met as missing. Return the recorder that has them, if it is not this
-        one, which can only be read. Raises the error where nobody makes events.
+        one, which can only be read. Raises the error where there is no ``on_pending``.
         """
         if self.on_pending is None:
             raise pending

@@ -146,7 +146,9 @@ class CommitQueue:
         thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
         patience, ``at_once`` than ``AT_ONCE_S``; nothing of it is written then.
         """
-        writer = outside(self._database, self._name)
+        writer = get_ident(), self._database
+        if writer in INSIDE:
+            outside(self._database, self._name)  # which raises
         deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
         job = Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
         self._commit((job,))
