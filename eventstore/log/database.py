@@ -29,9 +29,10 @@ _RECENT_BYTES_MAX: Final = 100_000
 class Left(NamedTuple):
     """A conversation as the last append of a connection left it, with its salt decrypted, and its codec.
 
-    SQLite keeps one with the connection that writes, for as long as no other program has committed: then the next append
-    to the conversation asks nothing, and its View grows without a question. For a server it is what the next append
-    expects, and the server compares it in the round trip of the append.
+    SQLite keeps one with the connection that writes, for as long as no other program has committed:
+    then the next append to the conversation asks nothing, and its View grows without a question.
+    On a server it is what the next append expects, and the server compares it in the round trip of
+    the append.
 
     ``settings`` are those of the database object that opened the codec. ``rows`` are the newest rows, plain, appended
     one after another to ``before``.
