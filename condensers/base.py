@@ -31,8 +31,7 @@ from typing import (
 
 from foldlog import condensers
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.reports import Report as Report
-from foldlog.condensers.reports import is_standing, reports_of, with_reports
+from foldlog.condensers.reports import Report as Report, is_standing, reports_of, with_reports
 from foldlog.condensers.selection import held
 from foldlog.condensers.states import HistoryState, State, view_of, write_reports
 from foldlog.eventstore import CondensationAction, InvalidEvent

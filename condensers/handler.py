@@ -41,13 +41,13 @@ from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
     Event,
-    Generation,
     ReadTransaction,
     Recorded,
     Retraction,
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.inside import Generation
 from foldlog.projections import View, Views
 from foldlog.projections.effects import begun_among
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from datetime import date, time
 from hashlib import sha256
 from typing import Any, Final, NamedTuple

@@ -57,90 +57,96 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foldlog import aio as aio
-    from foldlog import condensers as condensers
-    from foldlog import eventstore as eventstore
-    from foldlog import formats as formats
-    from foldlog import projections as projections
+    from foldlog import (
+        aio as aio,
+        condensers as condensers,
+        eventstore as eventstore,
+        formats as formats,
+        projections as projections,
+    )
     from foldlog._history.facts import Fact as Fact
-    from foldlog._history.histories import ChosenCondenser as ChosenCondenser
-    from foldlog._history.histories import Histories as Histories
-    from foldlog._history.histories import open as open
-    from foldlog._history.history import ExpectedVersion as ExpectedVersion
-    from foldlog._history.history import History as History
-    from foldlog._history.lease import Lease as Lease
-    from foldlog._history.lease import LeaseTaken as LeaseTaken
+    from foldlog._history.histories import ChosenCondenser as ChosenCondenser, Histories as Histories, open as open
+    from foldlog._history.history import ExpectedVersion as ExpectedVersion, History as History
+    from foldlog._history.lease import Lease as Lease, LeaseTaken as LeaseTaken
     from foldlog._history.recall import RecallTool as RecallTool
     from foldlog._history.replies import from_openai as from_openai
     from foldlog._history.runtimes import effect as effect
-    from foldlog._maintenance import BackedUp as BackedUp
-    from foldlog._maintenance import Maintenance as Maintenance
-    from foldlog._maintenance import Moved as Moved
-    from foldlog._maintenance import Published as Published
-    from foldlog._maintenance import RedactionReceipt as RedactionReceipt
-    from foldlog._maintenance import Rekeyed as Rekeyed
-    from foldlog._maintenance import UnequalConversation as UnequalConversation
-    from foldlog._maintenance import Vacuumed as Vacuumed
-    from foldlog._maintenance import Verdict as Verdict
+    from foldlog._maintenance import (
+        BackedUp as BackedUp,
+        Maintenance as Maintenance,
+        Moved as Moved,
+        Published as Published,
+        RedactionReceipt as RedactionReceipt,
+        Rekeyed as Rekeyed,
+        UnequalConversation as UnequalConversation,
+        Vacuumed as Vacuumed,
+        Verdict as Verdict,
+    )
     from foldlog._reports.dropped import Dropped as Dropped
     from foldlog._reports.stats import Stats as Stats
     from foldlog._search import Hit as Hit
-    from foldlog.condensers import LLM as LLM
-    from foldlog.condensers import AgentModel as AgentModel
-    from foldlog.condensers import Condensation as Condensation
-    from foldlog.condensers import Condenser as Condenser
-    from foldlog.condensers import InvalidCondenser as InvalidCondenser
-    from foldlog.condensers import LLMConfig as LLMConfig
-    from foldlog.condensers import ModelCallFailed as ModelCallFailed
-    from foldlog.condensers import NoCondensationAvailable as NoCondensationAvailable
-    from foldlog.condensers import is_context_window_error as is_context_window_error
-    from foldlog.condensers import request_condensation_tool as request_condensation_tool
-    from foldlog.eventstore import ANY_VERSION as ANY_VERSION
-    from foldlog.eventstore import DELETED as DELETED
-    from foldlog.eventstore import Action as Action
-    from foldlog.eventstore import Annotation as Annotation
-    from foldlog.eventstore import CannotRedact as CannotRedact
-    from foldlog.eventstore import Compression as Compression
-    from foldlog.eventstore import CondensationAction as CondensationAction
-    from foldlog.eventstore import CondensationRequest as CondensationRequest
-    from foldlog.eventstore import CondensationSummary as CondensationSummary
-    from foldlog.eventstore import Content as Content
-    from foldlog.eventstore import ConversationErased as ConversationErased
-    from foldlog.eventstore import ConversationHasForks as ConversationHasForks
-    from foldlog.eventstore import ConversationNotFound as ConversationNotFound
-    from foldlog.eventstore import ConversationRow as ConversationRow
-    from foldlog.eventstore import CorruptEvent as CorruptEvent
-    from foldlog.eventstore import Erased as Erased
-    from foldlog.eventstore import Event as Event
-    from foldlog.eventstore import EventStoreError as EventStoreError
-    from foldlog.eventstore import FoundEvent as FoundEvent
-    from foldlog.eventstore import HistoryDiverged as HistoryDiverged
-    from foldlog.eventstore import IdempotencyConflict as IdempotencyConflict
-    from foldlog.eventstore import InvalidArgument as InvalidArgument
-    from foldlog.eventstore import InvalidEvent as InvalidEvent
-    from foldlog.eventstore import InvalidOption as InvalidOption
-    from foldlog.eventstore import KeyRing as KeyRing
-    from foldlog.eventstore import KeyUnavailable as KeyUnavailable
-    from foldlog.eventstore import Message as Message
-    from foldlog.eventstore import Observation as Observation
-    from foldlog.eventstore import RecentConversations as RecentConversations
-    from foldlog.eventstore import Recorded as Recorded
-    from foldlog.eventstore import Redaction as Redaction
-    from foldlog.eventstore import Retraction as Retraction
-    from foldlog.eventstore import Store as Store
-    from foldlog.eventstore import StoreDamaged as StoreDamaged
-    from foldlog.eventstore import StoreUnavailable as StoreUnavailable
-    from foldlog.eventstore import StoreUnusable as StoreUnusable
-    from foldlog.eventstore import SystemMessage as SystemMessage
-    from foldlog.eventstore import UnknownEventType as UnknownEventType
-    from foldlog.eventstore import VersionConflict as VersionConflict
-    from foldlog.projections import Difference as Difference
-    from foldlog.projections import Effect as Effect
-    from foldlog.projections import Lifetimes as Lifetimes
-    from foldlog.projections import NoSuchEvent as NoSuchEvent
-    from foldlog.projections import NoSuchVersion as NoSuchVersion
-    from foldlog.projections import View as View
-    from foldlog.projections import Why as Why
+    from foldlog.condensers import (
+        LLM as LLM,
+        AgentModel as AgentModel,
+        Condensation as Condensation,
+        Condenser as Condenser,
+        InvalidCondenser as InvalidCondenser,
+        LLMConfig as LLMConfig,
+        ModelCallFailed as ModelCallFailed,
+        NoCondensationAvailable as NoCondensationAvailable,
+        is_context_window_error as is_context_window_error,
+        request_condensation_tool as request_condensation_tool,
+    )
+    from foldlog.eventstore import (
+        ANY_VERSION as ANY_VERSION,
+        DELETED as DELETED,
+        Action as Action,
+        Annotation as Annotation,
+        CannotRedact as CannotRedact,
+        Compression as Compression,
+        CondensationAction as CondensationAction,
+        CondensationRequest as CondensationRequest,
+        CondensationSummary as CondensationSummary,
+        Content as Content,
+        ConversationErased as ConversationErased,
+        ConversationHasForks as ConversationHasForks,
+        ConversationNotFound as ConversationNotFound,
+        ConversationRow as ConversationRow,
+        CorruptEvent as CorruptEvent,
+        Erased as Erased,
+        Event as Event,
+        EventStoreError as EventStoreError,
+        FoundEvent as FoundEvent,
+        HistoryDiverged as HistoryDiverged,
+        IdempotencyConflict as IdempotencyConflict,
+        InvalidArgument as InvalidArgument,
+        InvalidEvent as InvalidEvent,
+        InvalidOption as InvalidOption,
+        KeyRing as KeyRing,
+        KeyUnavailable as KeyUnavailable,
+        Message as Message,
+        Observation as Observation,
+        RecentConversations as RecentConversations,
+        Recorded as Recorded,
+        Redaction as Redaction,
+        Retraction as Retraction,
+        Store as Store,
+        StoreDamaged as StoreDamaged,
+        StoreUnavailable as StoreUnavailable,
+        StoreUnusable as StoreUnusable,
+        SystemMessage as SystemMessage,
+        UnknownEventType as UnknownEventType,
+        VersionConflict as VersionConflict,
+    )
+    from foldlog.projections import (
+        Difference as Difference,
+        Effect as Effect,
+        Lifetimes as Lifetimes,
+        NoSuchEvent as NoSuchEvent,
+        NoSuchVersion as NoSuchVersion,
+        View as View,
+        Why as Why,
+    )
 
 __version__ = "0.1.0"
 

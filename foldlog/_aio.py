@@ -11,13 +11,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 from foldlog import _observed
-from foldlog._history import effects
-from foldlog._history import histories as sync
+from foldlog._history import effects, histories as sync
 from foldlog._history.history import History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._threads import ThreadPool, pause
-from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, prepare_append
+from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store
+from foldlog.eventstore.inside import Appending, Outcome, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
 

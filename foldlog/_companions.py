@@ -18,8 +18,8 @@ from foldlog.eventstore import (
     EventStoreError,
     ReadTransaction,
     Store,
-    beginning_with,
 )
+from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
 """What precedes the name of a companion. An id that a runtime was given is quoted, so it has no such part."""

@@ -47,16 +47,18 @@ from foldlog.eventstore import (
     Store,
     StoreDamaged,
     VersionConflict,
+    confirm,
+    open_store,
+    recent_conversations,
+    summary_of,
+)
+from foldlog.eventstore.inside import (
     as_url,
     can_be_redacted,
     check_reason,
     check_text,
-    confirm,
     from_microseconds,
     newest_documents,
-    open_store,
-    recent_conversations,
-    summary_of,
 )
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge

@@ -43,12 +43,9 @@ from foldlog.eventstore import (
     Store,
     SystemMessage,
     VersionConflict,
-    as_url,
-    can_be_redacted,
-    has_content,
-    newest_documents,
     open_store,
 )
+from foldlog.eventstore.inside import as_url, can_be_redacted, has_content, newest_documents
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16

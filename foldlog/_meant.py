@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from copy import copy
 
-from foldlog.eventstore import Conversation, ConversationNotFound, Generation, Store
+from foldlog.eventstore import ConversationNotFound, Store
+from foldlog.eventstore.inside import Conversation, Generation
 from foldlog.eventstore.log.database import Database, Left
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader, Transaction

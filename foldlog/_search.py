@@ -27,11 +27,8 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
     StoreDamaged,
-    check_text,
-    check_time,
-    check_whole,
-    has_content,
 )
+from foldlog.eventstore.inside import check_text, check_time, check_whole, has_content
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row

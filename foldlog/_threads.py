@@ -18,7 +18,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from foldlog.eventstore import Outcome, StoreUnusable
+from foldlog.eventstore import StoreUnusable
+from foldlog.eventstore.inside import Outcome
 
 T = TypeVar("T")
 _Work = Callable[[], Any]

@@ -17,9 +17,8 @@ the result of the call in its attribute ``outcome`` (an ``Outcome``). A call tha
 that only reads is left to its thread: both raise at once, without an outcome.
 """
 
-from foldlog._aio import AsyncHistories, AsyncHistory, face_of
-from foldlog._aio import open as open
-from foldlog.eventstore import Outcome
+from foldlog._aio import AsyncHistories, AsyncHistory, face_of, open as open
+from foldlog.eventstore.inside import Outcome
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of"]
 

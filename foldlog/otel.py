@@ -20,15 +20,10 @@ from msgspec.structs import replace
 
 from foldlog import _observed
 from foldlog._observed import TRACEPARENT
-from foldlog.eventstore import (
-    Event,
-    Recorded,
-    Store,
-    VersionConflict,
-    install_command,
-)
+from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.inside import install_command
 
 try:
     from opentelemetry import metrics, trace

@@ -19,43 +19,34 @@ if __name__ != "foldlog.projections":  # from the root of a checkout: each class
 
 from types import ModuleType as _ModuleType
 
-from foldlog.projections.audit import Audit as Audit
-from foldlog.projections.audit import Finding as Finding
-from foldlog.projections.audit import audit as audit
-from foldlog.projections.effects import Effect as Effect
-from foldlog.projections.effects import EffectState as EffectState
-from foldlog.projections.errors import NoSuchEvent as NoSuchEvent
-from foldlog.projections.errors import NoSuchVersion as NoSuchVersion
-from foldlog.projections.explain import Difference as Difference
-from foldlog.projections.explain import Summarized as Summarized
-from foldlog.projections.explain import Why as Why
-from foldlog.projections.fold import Folded as Folded
-from foldlog.projections.fold import PastLog as PastLog
-from foldlog.projections.fold import summary_event as summary_event
-from foldlog.projections.intervals import Intervals as Intervals
-from foldlog.projections.intervals import contains as contains
-from foldlog.projections.intervals import normalize as normalize
-from foldlog.projections.lifetimes import Lifetime as Lifetime
-from foldlog.projections.lifetimes import Lifetimes as Lifetimes
-from foldlog.projections.lifetimes import Moment as Moment
-from foldlog.projections.lifetimes import Span as Span
+from foldlog.projections.audit import Audit as Audit, Finding as Finding, audit as audit
+from foldlog.projections.effects import Effect as Effect, EffectState as EffectState
+from foldlog.projections.errors import NoSuchEvent as NoSuchEvent, NoSuchVersion as NoSuchVersion
+from foldlog.projections.explain import Difference as Difference, Summarized as Summarized, Why as Why
+from foldlog.projections.fold import Folded as Folded, PastLog as PastLog, summary_event as summary_event
+from foldlog.projections.intervals import Intervals as Intervals, contains as contains, normalize as normalize
+from foldlog.projections.lifetimes import Lifetime as Lifetime, Lifetimes as Lifetimes, Moment as Moment, Span as Span
 from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
-from foldlog.projections.messages import Dialect as Dialect
-from foldlog.projections.messages import Rendered as Rendered
-from foldlog.projections.messages import rendered as rendered
-from foldlog.projections.messages import says_something as says_something
-from foldlog.projections.messages.content import as_json as as_json
-from foldlog.projections.messages.content import content_texts as content_texts
-from foldlog.projections.messages.content import with_texts as with_texts
-from foldlog.projections.messages.content import words_of as words_of
+from foldlog.projections.messages import (
+    Dialect as Dialect,
+    Rendered as Rendered,
+    rendered as rendered,
+    says_something as says_something,
+)
+from foldlog.projections.messages.content import (
+    as_json as as_json,
+    content_texts as content_texts,
+    with_texts as with_texts,
+    words_of as words_of,
+)
 from foldlog.projections.messages.turns import arguments_of as arguments_of
 from foldlog.projections.retractions import intervals_kept as intervals_kept
-from foldlog.projections.tool_results import append_tool_result as append_tool_result
-from foldlog.projections.tool_results import close_open_calls as close_open_calls
+from foldlog.projections.tool_results import (
+    append_tool_result as append_tool_result,
+    close_open_calls as close_open_calls,
+)
 from foldlog.projections.units import begins_reply as begins_reply
-from foldlog.projections.view import View as View
-from foldlog.projections.view import cut_points as cut_points
-from foldlog.projections.view import well_formed as well_formed
+from foldlog.projections.view import View as View, cut_points as cut_points, well_formed as well_formed
 from foldlog.projections.views import Views as Views
 
 __all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]

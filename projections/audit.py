@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from foldlog.eventstore import ReadTransaction, Record, Store
+from foldlog.eventstore import ReadTransaction, Store
+from foldlog.eventstore.inside import Record
 from foldlog.projections.stored.loading import Progress, fold_whole
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, ReadTransaction, Store, has_content
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, ReadTransaction, Store
+from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
 """The name of the annotation that says that the tool of its ``cause`` begins, and the key of what later events say."""

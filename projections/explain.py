@@ -14,10 +14,9 @@ from foldlog.eventstore import (
     DocumentChanges,
     Event,
     Retraction,
-    is_structural,
-    names_source_ids,
     summary_of,
 )
+from foldlog.eventstore.inside import is_structural, names_source_ids
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target

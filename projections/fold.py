@@ -14,14 +14,12 @@ A condensation imported from V0 follows other rules: see ``foldlog.projections.v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_field
+from dataclasses import dataclass, field, replace as replace_field
 from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
-    MAY_BE_STRUCTURAL,
     NOT_RECORDED,
     CondensationAction,
     CondensationRequest,
@@ -31,9 +29,9 @@ from foldlog.eventstore import (
     Retraction,
     UnknownEvent,
     UnknownEventType,
-    names_source_ids,
     summary_id,
 )
+from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, names_source_ids
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.left_behind import left_behind_after

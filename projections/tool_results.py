@@ -15,7 +15,6 @@ from foldlog.eventstore import (
     Action,
     Content,
     Event,
-    Generation,
     InvalidEvent,
     Observation,
     ReadTransaction,
@@ -24,6 +23,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.inside import Generation
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
 

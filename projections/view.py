@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
-from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, check_whole
+from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
+from foldlog.eventstore.inside import check_whole
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items

@@ -17,16 +17,14 @@ from typing import Any
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
-    Conversation,
     Event,
     ReadTransaction,
-    Record,
     Retraction,
     Store,
     UnknownEventType,
-    WriteTransaction,
     summary_of,
 )
+from foldlog.eventstore.inside import Conversation, Record, WriteTransaction
 from foldlog.eventstore.log.row import events_of
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion

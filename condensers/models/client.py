@@ -34,7 +34,7 @@ from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
-from foldlog.eventstore import install_command
+from foldlog.eventstore.inside import install_command
 from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}

@@ -45,7 +45,7 @@ from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Ou
 from foldlog.eventstore.times import EPOCH
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
-_decoded = attrgetter("decoded")
+_decoded_event = attrgetter("decoded")
 
 
 class Besides(Struct, eq=False):
@@ -101,7 +101,7 @@ class Appending(Struct, eq=False):
 
     def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
         """Decide, link and insert: the whole of a plain append."""
-        events = list(map(_decoded, batch))
+        events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, self.expected_version))
         self.place, recorded_at = writing.append(batch, self.database.now())
         self.moment = from_microseconds(recorded_at)
@@ -165,7 +165,7 @@ class Appending(Struct, eq=False):
             raise CorruptEvent(conversation, 0, "the record of an idempotency key of the conversation is damaged")
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = numbered(map(_decoded, self.batch), first_id)
+        given = numbered(map(_decoded_event, self.batch), first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
@@ -200,7 +200,7 @@ def open_to_append(
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
     """Return the state that the rules of these events need."""
     version = reading.version
-    events = list(map(_decoded, batch))
+    events = list(map(_decoded_event, batch))
     kinds = set(map(type, events))
     existing, documents = _NO_SUMMARIES, None
     if CondensationAction in kinds and reading.is_begun:

@@ -15,14 +15,11 @@ from typing import Final, NamedTuple, cast
 _ERRORS: tuple[type[Exception], ...] = (zlib.error, ValueError, TypeError)
 try:
     # A quarter of the time of zlib for a tenth more bytes, in the form that zlib reads too.
-    from isal.isal_zlib import compress as _compress
-    from isal.isal_zlib import decompress as _decompress
-    from isal.isal_zlib import error as _error
+    from isal.isal_zlib import compress as _compress, decompress as _decompress, error as _error
 
     _ERRORS = (*_ERRORS, cast(type[Exception], _error))  # its stub calls the class an instance
 except ImportError:
-    from zlib import compress as _compress
-    from zlib import decompress as _decompress
+    from zlib import compress as _compress, decompress as _decompress
 
 SIZE: Final = 64 * 1024
 """About the number of bytes in a block."""

@@ -32,8 +32,7 @@ from foldlog._archive.reading import (
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, SourceRefused, Unchanged
-from foldlog._formats.files.frames import KEY as FRAME
-from foldlog._formats.files.frames import REDACTED, TITLE, Frame
+from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, Frame
 from foldlog._formats.files.histories import histories
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines

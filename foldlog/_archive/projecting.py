@@ -27,9 +27,8 @@ from foldlog.eventstore import (
     ReadTransaction,
     Store,
     VersionConflict,
-    newest_documents,
-    newest_value,
 )
+from foldlog.eventstore.inside import newest_documents, newest_value
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.reading import about, blocks_of

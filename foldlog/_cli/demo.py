@@ -25,17 +25,8 @@ from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before
 from foldlog.condensers import ESTIMATE, Condensation, NoOpCondenser
-from foldlog.eventstore import (
-    ANY_VERSION,
-    Action,
-    Annotation,
-    Event,
-    Observation,
-    Store,
-    UnknownEvent,
-    is_structural,
-    without_password,
-)
+from foldlog.eventstore import ANY_VERSION, Action, Annotation, Event, Observation, Store, UnknownEvent
+from foldlog.eventstore.inside import is_structural, without_password
 
 SAMPLE = Path(__file__).parent.parent / "sample" / "tidewatch.jsonl"
 _IMPORTED = "tidewatch"

@@ -15,7 +15,8 @@ from foldlog._values import parsed
 from foldlog._words import gist
 from foldlog._words.texts import thinking_texts
 from foldlog._words.times import time_text
-from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events, said
+from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events
+from foldlog.eventstore.inside import said
 
 STYLES = {
     "system": "dim",

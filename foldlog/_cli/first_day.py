@@ -11,7 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, store_name, use_store
 from foldlog._cli.stores import listed, open_existing
 from foldlog._words.gist import count
-from foldlog.eventstore import as_url, parse_url
+from foldlog.eventstore.inside import as_url, parse_url
 
 _COUNTED = 10_000
 

@@ -28,7 +28,7 @@ def use_store(db: str | None) -> str | None:
 
 def prices_hint() -> str:
     """Return what to do where no price of a model is known."""
-    from foldlog.eventstore import install_command
+    from foldlog.eventstore.inside import install_command
 
     table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
     return f"give --prices FILE{table}"
@@ -36,7 +36,7 @@ def prices_hint() -> str:
 
 def store_name(db: str) -> str:
     """Return a store as messages name it: without a password, and the default store by its file."""
-    from foldlog.eventstore import without_password
+    from foldlog.eventstore.inside import without_password
 
     return "foldlog.db" if db == DEFAULT_DB else without_password(db)
 

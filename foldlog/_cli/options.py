@@ -8,8 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from foldlog._cli.hints import DEFAULT_DB as DEFAULT_DB
-from foldlog._cli.hints import use_store
+from foldlog._cli.hints import DEFAULT_DB as DEFAULT_DB, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._whole_file import check_target
 

@@ -18,17 +18,14 @@ from foldlog._companions import ids_meant
 from foldlog._open_files import is_store
 from foldlog.eventstore import (
     ATTRIBUTES,
-    Conversation,
     ConversationNotFound,
     ConversationRow,
     EventStoreError,
     Store,
     StoreUnusable,
-    as_url,
-    newest_value,
     open_store,
-    parse_url,
 )
+from foldlog.eventstore.inside import Conversation, as_url, newest_value, parse_url
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.maintenance.verify import readable_conversations
 from foldlog.eventstore.recorders.urls import absolute_hint

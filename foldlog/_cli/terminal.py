@@ -23,9 +23,7 @@ from foldlog._cli.hints import completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._words.gist import UNLIMITED as UNLIMITED
-from foldlog._words.safe_text import json_text, well_formed
-from foldlog._words.safe_text import printable as printable
-from foldlog._words.safe_text import typed_id as typed_id
+from foldlog._words.safe_text import json_text, printable as printable, typed_id as typed_id, well_formed
 
 if TYPE_CHECKING:
     from rich.console import Console

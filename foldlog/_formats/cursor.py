@@ -28,8 +28,7 @@ from typing import Any
 from foldlog._formats.blocks import said, said_in, thinking_of
 from foldlog._formats.files.readers import Placed, opened, parsed, rows_in
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.json_text import json_text
-from foldlog._formats.json_text import parsed as parsed_text
+from foldlog._formats.json_text import json_text, parsed as parsed_text
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
     Located,

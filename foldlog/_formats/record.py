@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from foldlog._usage import cost_of, count_of, usage_of
-from foldlog.eventstore import Content, EventStoreError, EventTime, Origin, in_utc, parse_event_time
+from foldlog.eventstore import Content, EventStoreError, Origin
+from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""

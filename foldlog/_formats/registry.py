@@ -14,7 +14,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from foldlog._formats.format import Format, UnusableFormat
-from foldlog.eventstore import EventStoreError, InvalidArgument, check_text
+from foldlog.eventstore import EventStoreError, InvalidArgument
+from foldlog.eventstore.inside import check_text
 
 GROUP = "foldlog.formats"
 AUTO = "auto"

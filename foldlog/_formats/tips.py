@@ -20,8 +20,8 @@ from foldlog.eventstore import (
     InvalidArgument,
     Observation,
     Store,
-    is_structural,
 )
+from foldlog.eventstore.inside import is_structural
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
 

@@ -20,7 +20,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     Event,
-    Generation,
     InvalidArgument,
     InvalidEvent,
     Message,
@@ -29,6 +28,7 @@ from foldlog.eventstore import (
     Recorded,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
+from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.row import dense_events
 from foldlog.projections import Effect, EffectState, arguments_of, as_json

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from foldlog._reports.as_sent import Sent, sent
 from foldlog._search import SearchTerms, events_with
 from foldlog._words.texts import text_of
-from foldlog.eventstore import CondensationAction, Event, Retraction, Store, is_structural, summary_of
+from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
+from foldlog.eventstore.inside import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgetting
 

@@ -22,16 +22,15 @@ from foldlog.eventstore import (
     ConversationRow,
     Documents,
     FoundEvent,
-    Generation,
     KeyRing,
     RecentConversations,
     Store,
-    check_text,
     find,
     open_store,
     recent_conversations,
 )
 from foldlog.eventstore.arguments import check_map
+from foldlog.eventstore.inside import Generation, check_text
 from foldlog.projections import Views
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from foldlog.eventstore import (
     Documents,
     Event,
     EventStoreError,
-    Generation,
     InvalidArgument,
     InvalidEvent,
     Observation,
@@ -38,11 +37,9 @@ from foldlog.eventstore import (
     Retraction,
     UnknownEvent,
     VersionConflict,
-    check_whole,
-    from_microseconds,
-    has_content,
 )
 from foldlog.eventstore.arguments import check_map, check_text
+from foldlog.eventstore.inside import Generation, check_whole, from_microseconds, has_content
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import (
     Difference,

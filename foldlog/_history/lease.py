@@ -30,15 +30,11 @@ from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,
     EventStoreError,
-    Generation,
     InvalidArgument,
-    Record,
     Store,
     StoreUnusable,
-    check_text,
-    from_microseconds,
-    has_content,
 )
+from foldlog.eventstore.inside import Generation, Record, check_text, from_microseconds, has_content
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant, tombstones_before
 from foldlog.eventstore.log.seal import RowCodec

@@ -12,18 +12,8 @@ from typing import Any, NamedTuple
 
 from foldlog._search import SearchTerms, events_with
 from foldlog._values import parsed, texts_in
-from foldlog.eventstore import (
-    Action,
-    ConversationNotFound,
-    Event,
-    InvalidArgument,
-    Observation,
-    Store,
-    SystemMessage,
-    check_whole,
-    has_content,
-    is_structural,
-)
+from foldlog.eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, SystemMessage
+from foldlog.eventstore.inside import check_whole, has_content, is_structural
 from foldlog.projections import Dialect, Views, contains, intervals_kept
 from foldlog.projections.messages.turns import checked
 

@@ -34,8 +34,8 @@ from foldlog.eventstore import (
     Message,
     Observation,
     SystemMessage,
-    said,
 )
+from foldlog.eventstore.inside import said
 from foldlog.projections import View
 
 

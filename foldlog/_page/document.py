@@ -44,9 +44,9 @@ from foldlog.eventstore import (
     ReadTransaction,
     Retraction,
     Store,
-    event_microseconds,
     summary_id,
 )
+from foldlog.eventstore.inside import event_microseconds
 from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
 from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls

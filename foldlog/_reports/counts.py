@@ -17,17 +17,8 @@ from foldlog._reports.savings import is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    Event,
-    EventTime,
-    Message,
-    Observation,
-    in_utc,
-    is_structural,
-)
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
+from foldlog.eventstore.inside import EventTime, in_utc, is_structural
 
 NO_NAME = "(not named)"
 

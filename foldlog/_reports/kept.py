@@ -15,15 +15,8 @@ from typing import Any, Self
 from msgspec import convert, to_builtins
 from msgspec.json import Decoder
 
-from foldlog.eventstore import (
-    ConversationErased,
-    ConversationRow,
-    CorruptEvent,
-    KeyUnavailable,
-    Record,
-    Store,
-    WriteTransaction,
-)
+from foldlog.eventstore import ConversationErased, ConversationRow, CorruptEvent, KeyUnavailable, Store
+from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction

@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import to_builtins
 
 from foldlog._reports.kept import value_of
-from foldlog.eventstore import ConversationRow, Record, Store
+from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore.inside import Record
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import OF_ALL, Reader, Transaction
 

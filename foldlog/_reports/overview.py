@@ -27,9 +27,8 @@ from foldlog.eventstore import (
     ReadTransaction,
     Redaction,
     Store,
-    is_structural,
-    newest_value,
 )
+from foldlog.eventstore.inside import is_structural, newest_value
 from foldlog.projections import contains
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from foldlog.eventstore import (
     Event,
     Origin,
     Store,
-    names_source_ids,
 )
+from foldlog.eventstore.inside import names_source_ids
 from foldlog.projections.v0_dialect import entomb, is_buried
 
 

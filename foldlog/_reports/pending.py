@@ -27,7 +27,8 @@ from foldlog._reports.overview import TITLE_MAX, Overview
 from foldlog._reports.sizes import event_tokens
 from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
-from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
+from foldlog.eventstore import DocumentChanges, Event, Retraction, Store
+from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Sources

@@ -39,7 +39,8 @@ from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.strategies.digest import digest_of
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
-from foldlog.eventstore import CondensationAction, Event, names_source_ids, summary_id
+from foldlog.eventstore import CondensationAction, Event, summary_id
+from foldlog.eventstore.inside import names_source_ids
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)

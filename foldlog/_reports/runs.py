@@ -28,7 +28,8 @@ from foldlog._reports.sums import KeptSums
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, said
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store
+from foldlog.eventstore.inside import said
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
 
 GIST, _BEFORE = 160, 40

@@ -19,7 +19,8 @@ from foldlog._formats.usage import ModelCall, Untold, calls_beside, calls_of_eve
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._usage import IMPORTED, LACKING, whole
 from foldlog._words.times import happened_at
-from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
+from foldlog.eventstore import Event, Logged, ReadTransaction
+from foldlog.eventstore.inside import newest_value
 
 D = TypeVar("D", bound=Document)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from foldlog._values import parsed
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import CondensationAction, Event, events, said
+from foldlog.eventstore import CondensationAction, Event, events
+from foldlog.eventstore.inside import said
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from foldlog.eventstore import Event, EventStoreError, EventTime, in_utc, parse_event_time
+from foldlog.eventstore import Event, EventStoreError
+from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 
 if TYPE_CHECKING:
     from foldlog._formats.format import Format

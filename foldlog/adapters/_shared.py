@@ -24,8 +24,7 @@ from urllib.parse import quote, unquote
 
 from pydantic_core import to_jsonable_python
 
-from foldlog import Histories, History, aio
-from foldlog import open as open_histories
+from foldlog import Histories, History, aio, open as open_histories
 from foldlog._archive.stored import Records
 from foldlog._formats.places import place_of
 from foldlog._formats.told import REDACTED
@@ -39,13 +38,10 @@ from foldlog.eventstore import (
     ReadTransaction,
     RecentConversation,
     VersionConflict,
-    beginning_with,
-    newest_documents,
-    newest_value,
-    parse_event_time,
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map
+from foldlog.eventstore.inside import beginning_with, newest_documents, newest_value, parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
 

@@ -20,8 +20,7 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event as AdkEvent
 from google.adk.events.event_actions import EventActions, EventCompaction
-from google.adk.platform import time as platform_time
-from google.adk.platform import uuid as platform_uuid
+from google.adk.platform import time as platform_time, uuid as platform_uuid
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
@@ -53,7 +52,6 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     ATTRIBUTES,
-    Appending,
     CondensationAction,
     ConversationErased,
     ConversationNotFound,
@@ -63,6 +61,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
+from foldlog.eventstore.inside import Appending
 from foldlog.projections import View, contains
 
 _Values = dict[str, Any]

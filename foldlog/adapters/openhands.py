@@ -25,8 +25,7 @@ from openhands.sdk.event import ActionEvent, MessageEvent
 from openhands.sdk.event.condenser import Condensation as SdkCondensation
 from openhands.sdk.io import FileStore
 from openhands.sdk.llm import LLM, ImageContent, TextContent
-from openhands.sdk.tool import Observation as ToolObservation
-from openhands.sdk.tool import ToolExecutor
+from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History

@@ -12,17 +12,8 @@ from dataclasses import replace
 
 import msgspec
 
-from foldlog.eventstore import (
-    MAY_BE_STRUCTURAL,
-    NOT_RECORDED,
-    Action,
-    CondensationAction,
-    Event,
-    Message,
-    Observation,
-    Retraction,
-    is_structural,
-)
+from foldlog.eventstore import NOT_RECORDED, Action, CondensationAction, Event, Message, Observation, Retraction
+from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.projections.fold import EMPTY, ViewState, resume
 from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from foldlog.projections.retractions import target

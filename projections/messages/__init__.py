@@ -33,7 +33,8 @@ from typing import Any
 
 import msgspec
 
-from foldlog.eventstore import Event, said
+from foldlog.eventstore import Event
+from foldlog.eventstore.inside import said
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.content import says_something
 from foldlog.projections.messages.growing import BEGINNING, MessageList, Rendered, Rendering

@@ -8,7 +8,8 @@ import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Content, said
+from foldlog.eventstore import Content
+from foldlog.eventstore.inside import said
 
 Part = dict[str, Any]
 

@@ -8,16 +8,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    Content,
-    Event,
-    InvalidArgument,
-    Observation,
-    SystemMessage,
-    said,
-)
+from foldlog.eventstore import Action, Annotation, Content, Event, InvalidArgument, Observation, SystemMessage
+from foldlog.eventstore.inside import said
 from foldlog.projections.messages.content import Part, as_json, is_blank, parts_of, sendable
 from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
 

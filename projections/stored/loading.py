@@ -6,7 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from foldlog.eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, Retraction, is_structural
+from foldlog.eventstore import Event, ReadTransaction, Retraction
+from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, Record, is_structural
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.revision import (
     EMPTY_FOLD,

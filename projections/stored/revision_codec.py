@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.eventstore import VIEWS, Record
+from foldlog.eventstore.inside import VIEWS, Record
 
 PROJECTION = VIEWS
 CODE = 3

@@ -27,7 +27,8 @@ import pytest
 import foldlog
 from foldlog._companions import companion_of
 from foldlog.condensers import is_masked
-from foldlog.eventstore import Action, Annotation, CannotRedact, DocumentChanges, Message, Observation, can_be_redacted
+from foldlog.eventstore import Action, Annotation, CannotRedact, DocumentChanges, Message, Observation
+from foldlog.eventstore.inside import can_be_redacted
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from foldlog.condensers.strategies.digest import Digest, DigestCondenser

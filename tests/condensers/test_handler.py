@@ -15,14 +15,8 @@ from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondense
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser, ObservationMaskingCondenser, RecentEventsCondenser
-from foldlog.eventstore import (
-    ANY_VERSION,
-    Annotation,
-    CondensationAction,
-    ConversationNotFound,
-    Generation,
-    open_store,
-)
+from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, open_store
+from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views

@@ -14,8 +14,7 @@ from foldlog.eventstore.events import Annotation, CondensationAction, Event, Obs
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair, viewed
-from tests.condensers.test_laws import condensers, loops, stepped
-from tests.condensers.test_laws import viewed as viewed_if_asked
+from tests.condensers.test_laws import condensers, loops, stepped, viewed as viewed_if_asked
 from tests.how_many import examples
 from tests.properties.histories import histories
 from tests.said import ids

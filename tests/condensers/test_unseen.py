@@ -6,8 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 import foldlog
@@ -25,8 +24,7 @@ from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import is_masked
-from foldlog.condensers.unseen import _first_unseen as first_unseen
-from foldlog.condensers.unseen import step
+from foldlog.condensers.unseen import _first_unseen as first_unseen, step
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,

@@ -18,8 +18,7 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.log import row as rows_module
-from foldlog.eventstore.log import writing
+from foldlog.eventstore.log import row as rows_module, writing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views

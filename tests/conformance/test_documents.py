@@ -17,7 +17,6 @@ from foldlog.eventstore import (
     DocumentChanges,
     Documents,
     DocumentsChanged,
-    Generation,
     IdempotencyConflict,
     InvalidEvent,
     KeyRing,
@@ -26,6 +25,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX
+from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase

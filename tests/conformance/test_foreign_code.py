@@ -15,15 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import (
-    ANY_VERSION,
-    CondensationRequest,
-    EventStoreError,
-    Message,
-    Store,
-    StoreUnusable,
-    WriteTransaction,
-)
+from foldlog.eventstore import ANY_VERSION, CondensationRequest, EventStoreError, Message, Store, StoreUnusable
+from foldlog.eventstore.inside import WriteTransaction
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Recorder
 from tests.reading import reading

@@ -25,17 +25,9 @@ from eventsourcing.persistence import (
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
 
-from foldlog.eventstore import (
-    ANY_VERSION,
-    ConversationErased,
-    InvalidEvent,
-    Message,
-    Observation,
-    Record,
-    Store,
-    open_store,
-)
+from foldlog.eventstore import ANY_VERSION, ConversationErased, InvalidEvent, Message, Observation, Store, open_store
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.inside import Record
 from foldlog.eventstore.integrations.eventsourcing import (
     ConversationEvent,
     ConversationMapper,

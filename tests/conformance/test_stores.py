@@ -26,14 +26,13 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Origin,
-    Record,
     Store,
     StoreUnusable,
     UnknownEventType,
     VersionConflict,
-    WriteTransaction,
     open_store,
 )
+from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.importing import staged_keys

@@ -18,9 +18,9 @@ from foldlog.eventstore import (
     Origin,
     Store,
     UnknownEvent,
-    WriteTransaction,
     open_store,
 )
+from foldlog.eventstore.inside import WriteTransaction
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from tests.reading import reading

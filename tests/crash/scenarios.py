@@ -17,8 +17,7 @@ from foldlog._history.lease import LeaseBlock
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all
-from foldlog.eventstore.maintenance import erase as detachment
-from foldlog.eventstore.maintenance import erase as erasure
+from foldlog.eventstore.maintenance import erase as detachment, erase as erasure
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.redact import redact as redact_event
 from foldlog.eventstore.recorders.sqlite import checkpoints

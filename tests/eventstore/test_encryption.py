@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import SecretStr
 
 from foldlog.eventstore import (

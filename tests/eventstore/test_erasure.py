@@ -20,11 +20,11 @@ from foldlog.eventstore import (
     KeyRing,
     Message,
     Observation,
-    Record,
     Store,
     StoreUnavailable,
     open_store,
 )
+from foldlog.eventstore.inside import Record
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import backup
 from foldlog.eventstore.maintenance.backup import vacuum

@@ -4,19 +4,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from foldlog.eventstore import (
-    ANY_VERSION,
-    EPOCH,
-    InvalidEvent,
-    Message,
-    event_microseconds,
-    event_time,
-    open_store,
-    parse_event_time,
-)
+from foldlog.eventstore import ANY_VERSION, InvalidEvent, Message, open_store
+from foldlog.eventstore.inside import EPOCH, event_microseconds, event_time, parse_event_time
 from foldlog.eventstore.log.row import from_microseconds
 
 FAR = {

@@ -34,8 +34,7 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, sch
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from foldlog.eventstore.recorders.statements import migrations
-from foldlog.eventstore.recorders.statements import statements as statements_of
+from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
 from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
 
 HI = Message(source="user", content="hi")

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import zstandard
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import SecretStr
 
 from foldlog.eventstore import (

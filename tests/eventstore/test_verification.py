@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._history.histories import Histories
-from foldlog._history.histories import open as open_histories
+from foldlog._history.histories import Histories, open as open_histories
 from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, EventStoreError, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance import rekey_steps

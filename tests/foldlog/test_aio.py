@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 import foldlog
 import foldlog.aio
-from foldlog import Action, Message, _aio
-from foldlog import _threads as threads
+from foldlog import Action, Message, _aio, _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict

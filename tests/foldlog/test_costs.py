@@ -12,8 +12,7 @@ import pytest
 from msgspec import to_builtins
 
 import foldlog
-from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message
-from foldlog import open as open_histories
+from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message, open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
 from foldlog._reports.prices import Prices

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 
 import foldlog as api
-from foldlog import Message
-from foldlog import _documents as documents
+from foldlog import Message, _documents as documents
 from foldlog.eventstore import Origin
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"

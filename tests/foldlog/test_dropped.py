@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import foldlog
-from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, Retraction
-from foldlog import open as foldlog_open
+from foldlog import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    Retraction,
+    open as foldlog_open,
+)
 from foldlog._reports.dropped import dropped
 from foldlog._reports.needed import event_terms, event_texts
 from foldlog.projections import View, begins_reply

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog import Message
-from foldlog import open as open_histories
+from foldlog import Message, open as open_histories
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
 

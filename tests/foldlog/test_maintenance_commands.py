@@ -15,8 +15,7 @@ from foldlog._archive import makes_events
 from foldlog.eventstore import ANY_VERSION, Message, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.importing import BACKUP
-from foldlog.eventstore.maintenance import erase as erasure
-from foldlog.eventstore.maintenance import rekey, unfinished
+from foldlog.eventstore.maintenance import erase as erasure, rekey, unfinished
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder

@@ -8,8 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from foldlog import EventStoreError
-from foldlog import open as foldlog_open
+from foldlog import EventStoreError, open as foldlog_open
 
 MISTAKES = {
     "help": "did you mean 'foldlog --help'?",

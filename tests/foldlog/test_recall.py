@@ -8,8 +8,7 @@ from inspect import signature
 from typing import get_type_hints
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation, Retraction, SystemMessage

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.text import Text

@@ -45,8 +45,7 @@ from foldlog.eventstore.events import ATTRIBUTES, CondensationAction
 from foldlog.eventstore.log import importing, origins
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
-from foldlog.eventstore.maintenance import erase as detachment
-from foldlog.eventstore.maintenance import rekey_steps as rekeying
+from foldlog.eventstore.maintenance import erase as detachment, rekey_steps as rekeying
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase

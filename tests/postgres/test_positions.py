@@ -17,14 +17,13 @@ from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     Event,
-    Record,
     Recorded,
     Store,
     StoreUnavailable,
     StoreUnusable,
-    WriteTransaction,
     open_store,
 )
+from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions

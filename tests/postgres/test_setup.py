@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog._cli.application import build
-from foldlog._cli.application import run as _run
+from foldlog._cli.application import build, run as _run
 from foldlog._cli.stores import bytes_pending_words
 from foldlog.eventstore import (
     ANY_VERSION,

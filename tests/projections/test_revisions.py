@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from msgspec.structs import replace
 
 from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin

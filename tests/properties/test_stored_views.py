@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import cycle
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog._maintenance import redacted
-from foldlog.eventstore import CannotRedact, Record, Store, open_store
+from foldlog.eventstore import CannotRedact, Store, open_store
 from foldlog.eventstore.events import CondensationRequest, Event
+from foldlog.eventstore.inside import Record
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
 from tests.properties.histories import histories

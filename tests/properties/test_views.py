@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.eventstore.events import (
     Action,

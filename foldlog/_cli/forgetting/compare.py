@@ -24,7 +24,8 @@ from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import cost_words, count
-from foldlog.eventstore import CondensationAction, Store, install_command
+from foldlog.eventstore import CondensationAction, Store
+from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, Views, contains, intervals_kept
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
+from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
 _REASON = "foldlog condense"

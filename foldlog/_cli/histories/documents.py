@@ -13,7 +13,8 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import DocumentsDocument
-from foldlog.eventstore import ATTRIBUTES, Documents, Store, said
+from foldlog.eventstore import ATTRIBUTES, Documents, Store
+from foldlog.eventstore.inside import said
 
 
 def run(

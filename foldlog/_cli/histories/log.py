@@ -26,7 +26,8 @@ from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import Border, CorruptEvent, DocumentChanges, Event, Logged, Store, is_structural
+from foldlog.eventstore import Border, CorruptEvent, DocumentChanges, Event, Logged, Store
+from foldlog.eventstore.inside import is_structural
 
 _POLL_S = 0.2
 _SAID = frozenset(KINDS) - {"documents"}

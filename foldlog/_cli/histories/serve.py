@@ -17,7 +17,7 @@ from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note, say
-from foldlog.eventstore import install_command
+from foldlog.eventstore.inside import install_command
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")

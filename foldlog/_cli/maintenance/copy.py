@@ -15,7 +15,7 @@ from foldlog._cli.stores import events_total, listed, open_existing, open_or_cre
 from foldlog._documents import CopiedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance, Moved, UnequalConversation
 from foldlog._words.gist import count
-from foldlog.eventstore import without_password
+from foldlog.eventstore.inside import without_password
 
 
 def run(

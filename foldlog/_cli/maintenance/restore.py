@@ -18,7 +18,8 @@ from foldlog._documents import RestoredDocument
 from foldlog._maintenance import holds_plain_events, note_files
 from foldlog._reports.unreadable import sound
 from foldlog._words.gist import content, count
-from foldlog.eventstore import EventStoreError, Store, StoreUnusable, as_url, has_content, open_store, restore_store
+from foldlog.eventstore import EventStoreError, Store, StoreUnusable, open_store, restore_store
+from foldlog.eventstore.inside import as_url, has_content
 
 
 def run(

@@ -24,7 +24,8 @@ from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, conversations_with, erased
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store, check_reason
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
+from foldlog.eventstore.inside import check_reason
 from foldlog.projections import Views
 
 WORDS_MAX = 200

@@ -55,9 +55,8 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     Store,
-    check_reason,
-    has_content,
 )
+from foldlog.eventstore.inside import check_reason, has_content
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SETTINGS = EVENT_SETTINGS

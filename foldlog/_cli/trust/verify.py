@@ -27,7 +27,7 @@ from foldlog._documents import (
 )
 from foldlog._maintenance import Maintenance, Published, Verdict
 from foldlog._words.gist import count
-from foldlog.eventstore import from_microseconds
+from foldlog.eventstore.inside import from_microseconds
 
 
 def run(

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from foldlog._formats.record import dict_or_empty, text_or_empty
-from foldlog.eventstore import Content, Forgotten
+from foldlog.eventstore import Content
+from foldlog.eventstore.inside import Forgotten
 
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "

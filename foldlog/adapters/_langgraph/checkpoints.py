@@ -40,10 +40,9 @@ from foldlog.eventstore import (
     ConversationNotFound,
     Event,
     IdempotencyConflict,
-    Moment,
     VersionConflict,
-    query_all,
 )
+from foldlog.eventstore.inside import Moment, query_all
 from foldlog.formats import Encoder
 
 _NOTES = "writes"

@@ -29,7 +29,8 @@ from pydantic import BaseModel
 import foldlog
 from foldlog._archive.recording import HistoryRecorder
 from foldlog.adapters.google_adk import FoldlogSessionService
-from foldlog.eventstore import Appending, CondensationAction, can_be_redacted
+from foldlog.eventstore import CondensationAction
+from foldlog.eventstore.inside import Appending, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.adapters.contract import STRATEGIES, Condenses, Lists

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
 from tests.adapters.openhands.agents import conversation, served
-from tests.adapters.openhands.chat_server import ChatServer
-from tests.adapters.openhands.chat_server import said as replied
+from tests.adapters.openhands.chat_server import ChatServer, said as replied
 from tests.adapters.openhands.test_file_store import any_events, said, worked
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive import makes_events
-from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, has_content, open_store
+from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, open_store
+from foldlog.eventstore.inside import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey

@@ -11,8 +11,7 @@ from zipfile import ZipFile
 import pytest
 from msgspec.structs import replace
 
-from foldlog import from_openai
-from foldlog import open as open_histories
+from foldlog import from_openai, open as open_histories
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import (
     Action,

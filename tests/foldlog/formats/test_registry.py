@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from foldlog._formats import registry
 from foldlog._formats.detection import recognize

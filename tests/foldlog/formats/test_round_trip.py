@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog.eventstore import Annotation, Event, InvalidEvent, codec
