@@ -640,6 +640,8 @@ def test_a_file_that_could_not_be_changed_was_not():
     text = digest(edit(1, "/kite.py", is_error=True), edit(2, "/w/kite.py"), edit(3, "/w/kite.py", is_error=True))
     assert section(text, "Files changed") == ["/w/kite.py: written"]
     assert section(text, "Errors without a later success") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
+    refused = pair(4, "edit", "ERROR:\nNo replacement was performed.", path="/w/kite.py", old_str="x", new_str="y")
+    assert section(digest(edit(2, "/w/kite.py"), refused), "Files changed") == ["/w/kite.py: written"]
 
 
 def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id():

@@ -73,6 +73,8 @@ _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
+_ERRORS = ("ERROR:", "Error:")
+"""How the result of a tool begins that failed, where nothing else says so."""
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
 """The line of a command after which a text follows that is not a command."""
@@ -152,7 +154,8 @@ def outcome_of(observation: Observation, command: str = "", late: Iterable[str] 
         if not last_line(text):
             return CallOutcome(is_proven=False)
     exit_code = _exit_code(observation.extras, text) if code is None else code
-    failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
+    says_error = exit_code is None and text.lstrip().startswith(_ERRORS)
+    failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0) or says_error
     error = one_line(error_line(text)) if failed else ""
     links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
     commit = _COMMIT.search(text)
