@@ -404,7 +404,7 @@ class SourcesToWrite(Sources):
             self.reader.write_sources("put_made", source.conversation, event, pack(numbers.tobytes()))
 
     def clear_made(self, source: Source) -> None:
-        """Forget which events its own records became, to write it anew."""
+        """Forget which events its own records became, before it is written again."""
         self.reader.write_sources("delete_made", source.conversation)
 
     def put_place(self, place: bytes, found: Place) -> None:

@@ -186,7 +186,7 @@ class Import:
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, int]]:
-        """Yield the sources, each with its number in its file. Take notice of what is none."""
+        """Yield the sources, each with its number in its file. Report what is not a source."""
         numbers = dict[Path, Iterator[int]]()
         for found in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(found, Unchanged):

@@ -159,17 +159,15 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
 
 
 def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
-    status = os.stat
+    status, of_descriptor = os.stat, os.fstat
 
-    def large(*arguments: object, **options: object) -> os.stat_result:
-        found = status(*arguments, **options)  # type: ignore[arg-type]
+    def large(found: os.stat_result) -> os.stat_result:
         times = {name: getattr(found, name) for name in ("st_mtime_ns", "st_ctime_ns")}
         return os.stat_result((found[0], 2**64 - 1, *found[2:]), times)
 
-    monkeypatch.setattr(
-        "foldlog.eventstore.recorders.sqlite.store_file.os.fstat", lambda fd: large(f"/proc/self/fd/{fd}")
-    )
-    monkeypatch.setattr("foldlog.eventstore.recorders.sqlite.store_file.os.stat", large)
+    opened = "foldlog.eventstore.recorders.sqlite.store_file.os"
+    monkeypatch.setattr(f"{opened}.fstat", lambda descriptor: large(of_descriptor(descriptor)))
+    monkeypatch.setattr(f"{opened}.stat", lambda *arguments, **options: large(status(*arguments, **options)))
     for n in range(2):
         with open_store(f"sqlite:///{path}") as store:
             assert append(store, f"{n}").position == n + 1

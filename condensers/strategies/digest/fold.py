@@ -351,7 +351,7 @@ class Digest:
 
     def _close(self, deed: Deed) -> None:
         """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote, and
-        of commands with a file that it wrote anew or deleted.
+        of commands with a file that it wrote again or deleted.
         """
         changed = {change.path for change in deed.changes}
         new = [basename(change.path) for change in deed.changes if change.deed in ("written", "deleted")]

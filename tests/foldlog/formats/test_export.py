@@ -232,7 +232,7 @@ def test_a_redacted_record_is_exported_as_what_stays_of_it(foldlog: Any, tmp_pat
         histories["c"].redact([0], reason="asked for")
     ran = foldlog("export", "c", "-o", "one")
     assert "left out: the content of 1 redacted record" in ran.err
-    assert (tmp_path / "one").read_text().splitlines() == ["{}", *source[1:]]
+    assert (tmp_path / "one").read_text().splitlines() == ['{"type":"system"}', *source[1:]]
 
 
 class Random(random.Random):

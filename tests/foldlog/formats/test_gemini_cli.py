@@ -32,7 +32,7 @@ def call(name, output=None, status="success"):
 
 
 def counted(events):
-    return of_events(events, ())
+    return of_events(events, {})
 
 
 def shown(events):

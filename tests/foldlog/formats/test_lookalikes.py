@@ -106,7 +106,7 @@ def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
     assert len(history.events) == 61
     (finding,) = history.findings
     assert finding.endswith(
-        f"a.jsonl, record 60: is a message of {name}; it is kept, and calls and results in it are not shown"
+        f"a.jsonl:61: is a message of {name}; it is kept, and calls and results in it are not shown"
     )
 
 
