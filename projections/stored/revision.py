@@ -169,35 +169,24 @@ def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     """Return the ends of the intervals of a View that still shows the events ``shown``, at ``version``. An interval
     ends where an event that was shown is forgotten or taken back; the last one is open if none was since.
     """
-    before = [event.id for event in start.state.items if event.id >= 0]
+    ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
+    end = next(ends)
+    standing = set(shown)
     kept: list[int] = []
-    place = left = 0
-    is_open = False
-    for end in spanned(start.revision.kept, start.revised, version)[1::2]:
-        stop = bisect_left(before, end, place)
-        left_stop = bisect_left(shown, end, left)
-        for first, last in _pieces(before[place:stop], shown[left:left_stop]):
-            kept += first, last + 1
-        is_open = left < left_stop and shown[left_stop - 1] == before[stop - 1]
-        place = stop
-        left = left_stop
+    goes_on = False
+    for event_id in [event.id for event in start.state.items if event.id >= 0]:
+        while event_id >= end:
+            end = next(ends)
+            goes_on = False
+        if event_id not in standing:
+            goes_on = False
+        elif goes_on:
+            kept[-1] = event_id + 1
+        else:
+            kept += event_id, event_id + 1
+            goes_on = True
+    is_open = goes_on and next(ends, None) is None
     return tuple(kept[:-1] if is_open else kept)
-
-
-def _pieces(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last ids of the pieces that are left of ``before``, given all ids that are left."""
-    pieces = []
-    start = place = 0
-    while start < len(after):
-        place = before.index(after[start], place)
-        size = len(after) - start
-        if before[place : place + size] != after[start:]:
-            pairs = zip(before[place:], after[start:], strict=False)
-            size = next(number for number, (one, other) in enumerate(pairs) if one != other)
-        pieces.append((after[start], after[start + size - 1]))
-        place += size
-        start += size
-    return pieces
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
