@@ -12,7 +12,7 @@ earlier checkpoint begin a fork.
 
 from __future__ import annotations
 
-import copy
+import sys
 from bisect import insort
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from langchain_core.messages import BaseMessage, convert_to_messages, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
@@ -36,7 +36,8 @@ from foldlog._formats.registry import format_named
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
-from foldlog.adapters._langgraph.record_lists import Span
+from foldlog.adapters._langgraph.deltas import SNAPSHOT, WRITES, DeltaSnapshot, Listed, after_writes, messages_in
+from foldlog.adapters._langgraph.record_lists import RecordList, Span
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -152,16 +153,34 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         conf, kept = config["configurable"], self._values
         values = dict(checkpoint["channel_values"])
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
-        messages: list[BaseMessage] | None = None
-        if kept.are_messages(values.get(self._messages)):
-            messages = values.pop(self._messages)
-        body = {"rest": kept.packed(rest), "metadata": kept.packed(base.get_checkpoint_metadata(config, metadata))}
-        keys = None if messages is None else list(map(kept.key, messages))
-        record = partial(kept.record, messages or ())
+        body: dict[str, Any] = {
+            "rest": kept.packed(rest),
+            "metadata": kept.packed(base.get_checkpoint_metadata(config, metadata)),
+        }
+        thread, parent, value = self._thread(conf), conf.get("checkpoint_id"), values.get(self._messages)
+        listed: Callable[[Checkpoint, RecordList], Listed | None] = _none
+        messages = value.value if isinstance(value, DeltaSnapshot) else value
+        if kept.are_messages(messages):
+            of_all = kept.listed(messages)
+            listed = lambda before, records: of_all  # noqa: E731
+            del values[self._messages]
+            body |= {} if messages is value else {"delta": SNAPSHOT}
+        elif kept.readable and self._messages in checkpoint["channel_versions"] and self._messages not in values:
+            listed = partial(self._after_writes, thread, parent)
+            body["delta"] = WRITES
         channels = partial(kept.changed, values, checkpoint["channel_versions"], new_versions)
-        thread = self._thread(conf)
-        self._checkpoints.put(thread, checkpoint["id"], conf.get("checkpoint_id"), body, channels, keys, record)
+        self._checkpoints.put(thread, checkpoint["id"], parent, body, channels, listed)
         return _config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
+
+    def _after_writes(self, thread: str, parent: str | None, before: Checkpoint, records: RecordList) -> Listed | None:
+        """Return the list of a checkpoint that has none, since its channel is stored as differences."""
+        kept = self._values
+        notes = self._checkpoints.notes(thread, parent) if parent and parent == before.id else ()
+        written = [kept.unpacked(packed) for _, name, packed in pending_writes(notes) if name == self._messages]
+        writes = [messages for messages in map(messages_in, written) if messages is not None]
+        if len(writes) < len(written) or (before.ranges is None and not writes):
+            return None
+        return after_writes(records, writes, kept.key, kept.record, partial(self._checkpoints.record, before))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -243,13 +262,35 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                     self._checkpoints.hide(thread, below=newest.id)
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
-        """Return the writes and the seed of channels that are stored as differences: see ``BaseCheckpointSaver``."""
-        whole = copy.copy(self)
-        whole._hidden_too = True
-        history: Mapping[str, Any] = super(FoldlogSaver, whole).get_delta_channel_history(
-            config=config, channels=channels
-        )
-        return history
+        """Return the writes and the seed of channels that are stored as differences: see ``BaseCheckpointSaver``.
+
+        Cost: the checkpoints back to the last snapshot, and their writes.
+        """
+        conf, seeds = config["configurable"], dict[str, Any]()
+        thread, line = self._thread(conf), list[Checkpoint]()
+        since: dict[str, int] = dict.fromkeys(channels, sys.maxsize)
+        for each in self._checkpoints.line(thread, conf.get("checkpoint_id")) if channels else ():
+            line.append(each)
+            found = [name for name in channels if name not in seeds and self._has_value(each, name)]
+            if found:
+                values = self._tuple(None, "", self._checkpoints.whole(thread, each)).checkpoint["channel_values"]
+                there = {name: values[name] for name in found if name in values}  # a redacted one is not
+                seeds |= there
+                since |= dict.fromkeys(there, len(line))
+            if len(seeds) == len(since):
+                break
+        notes = self._checkpoints.all_notes(thread, [each.id for each in line])
+        written: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
+        for steps, each in reversed([*enumerate(line)]):
+            for task, name, packed in pending_writes(notes[each.id]):
+                if steps < since.get(name, 0):
+                    written[name].append((task, name, self._values.unpacked(packed)))
+        return {name: {"writes": written[name]} | _seed(seeds, name) for name in channels}
+
+    def _has_value(self, found: Checkpoint, channel: str) -> bool:
+        if channel == self._messages and found.ranges is not None:
+            return found.delta != WRITES
+        return found.value is not None and channel in found.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the version after ``current``: a whole number, or a text where the thread came from another saver."""
@@ -423,10 +464,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return a checkpoint as LangGraph has it. ``newest_of`` is its thread, if it is the newest of it."""
         found, kept, value = whole.checkpoint, self._values, whole.documents["checkpoint"]
         channels = kept.channels(whole.documents)
-        if found.ranges is not None:
-            messages = channels[self._messages] = [kept.message(record) for record in whole.records]
+        if found.ranges is not None and found.delta != WRITES:
+            messages = list(map(kept.message, whole.records))
+            channels[self._messages] = DeltaSnapshot(messages) if found.delta else messages
             if newest_of is not None:
-                self._checkpoints.remember(newest_of, found, whole.spans, list(map(kept.key, messages)))
+                listed = kept.listed(messages)
+                self._checkpoints.remember(newest_of, found, whole.spans, listed.keys, listed.ids)
         return base.CheckpointTuple(
             _config_of(thread_id, namespace, found.id),
             {**kept.unpacked(value["rest"]), "channel_values": channels},
@@ -442,7 +485,7 @@ class _Values(ChannelValues):
     def __init__(self, serde: SerializerProtocol) -> None:
         super().__init__(serde, readable=isinstance(serde, JsonPlusSerializer))
 
-    def are_messages(self, value: Any) -> bool:
+    def are_messages(self, value: Any) -> TypeGuard[list[BaseMessage]]:
         """Return whether a value is a list of messages that can be records."""
         return self.readable and type(value) is list and all(map(_is_message, value))
 
@@ -450,9 +493,13 @@ class _Values(ChannelValues):
         kind, written = self.serde.dumps_typed(message)
         return blake2b(kind.encode() + written, digest_size=16).digest()
 
-    def record(self, messages: Sequence[BaseMessage], place: int) -> dict[str, Any]:
+    def listed(self, messages: Sequence[BaseMessage]) -> Listed:
+        """Return these messages as the records of a checkpoint."""
+        ids = [message.id for message in messages]
+        return Listed(list(map(self.key, messages)), ids, lambda place: self.record(messages[place]))
+
+    def record(self, message: BaseMessage) -> dict[str, Any]:
         """Return the record of a message. If the record alone gives another message, add the form of the serializer."""
-        message = messages[place]
         record = message_to_dict(message)
         if is_json(record) and self.key(messages_from_dict([record])[0]) == self.key(message):
             return dict(record)
@@ -462,6 +509,14 @@ class _Values(ChannelValues):
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
         message: BaseMessage = self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
         return message
+
+
+def _none(before: Checkpoint, records: RecordList) -> None:
+    return None
+
+
+def _seed(seeds: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {"seed": seeds[name]} if name in seeds else {}
 
 
 def _is_message(value: Any) -> bool:

@@ -64,6 +64,11 @@ class Checkpoint(NamedTuple):
         return None if self.value is None else self.value["records"]
 
     @property
+    def delta(self) -> str:
+        """What it has of a list that is stored as differences; empty where its list is a value like others."""
+        return "" if self.value is None else self.value.get("delta", "")
+
+    @property
     def removed(self) -> int:
         """The id of the last event that forgot records before the end of the list; -1 without one."""
         return -1 if self.value is None else self.value.get("removed", -1)

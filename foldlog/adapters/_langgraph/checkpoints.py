@@ -31,6 +31,7 @@ from foldlog.adapters._langgraph.branches import (
     numbered,
     standing_documents,
 )
+from foldlog.adapters._langgraph.deltas import WRITES, Listed
 from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, stay, without
 from foldlog.adapters._shared import document, stood_for
 from foldlog.eventstore import (
@@ -50,6 +51,7 @@ _NOTES = "writes"
 
 _PLACE = frozenset(("checkpoint", "number"))
 """What a note says of itself: its checkpoint, and how many notes on this one came before it."""
+_NONE = Listed((), (), lambda place: None)
 
 
 class WholeCheckpoint(NamedTuple):
@@ -145,7 +147,8 @@ class Checkpoints:
     ) -> WholeCheckpoint:
         if documents is None:
             documents = standing_documents(moment.conversation(checkpoint.branch), checkpoint.version)
-        spans, records = self._records(checkpoint, moment)
+        is_whole = checkpoint.delta != WRITES
+        spans, records = self._records(checkpoint, moment) if is_whole else ([], [])
         return WholeCheckpoint(checkpoint, documents, spans, records, _notes(thread, checkpoint.id, moment))
 
     def _records(self, checkpoint: Checkpoint, moment: Moment) -> tuple[list[Span], list[Any]]:
@@ -167,6 +170,33 @@ class Checkpoints:
                 start = None
         return spans, records
 
+    def line(self, thread: str, checkpoint_id: str | None = None) -> Iterator[Checkpoint]:
+        """Yield the checkpoints that led to one, by default to the newest, the nearest first, the hidden ones too."""
+        each = self.find(thread, checkpoint_id, hidden=True)
+        while each is not None and each.parent is not None:
+            before = self.branches.at(each.branch, each.before)
+            each = before if before.id == each.parent else self.find(thread, each.parent, hidden=True)
+            if each is not None:
+                yield each
+
+    def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the data of the notes on these checkpoints, in the order in which they came. Cost: all since the first
+        of them.
+        """
+
+        def read(moment: Moment) -> dict[str, list[Any]]:
+            found: dict[str, list[Any]] = {each: [] for each in ids}
+            with suppress(ConversationErased, ConversationNotFound):
+                reading = moment.conversation(companion(thread, _NOTES))
+                firsts = [reading.recall(numbered(each, 0)) for each in ids]
+                start = min((first.first_id for first in firsts if first is not None), default=reading.version)
+                for note in reading.events(start):
+                    if isinstance(note, Annotation) and note.data is not None and note.data["checkpoint"] in found:
+                        found[note.data["checkpoint"]].append(note.data)
+            return found
+
+        return query_all(self.histories.store.database, read)
+
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
@@ -183,11 +213,13 @@ class Checkpoints:
         records = self._loaded(newest, self._newest.get(thread)).records
         return [(span, key) for span, key in zip(records.spans, records.keys, strict=True) if span[1] <= version]
 
-    def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
+    def remember(
+        self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes], ids: Sequence[Any]
+    ) -> None:
         """Keep the newest checkpoint in memory, for the next call."""
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
-            records = RecordList(spans, keys, checkpoint.ranges or ())
+            records = RecordList(spans, keys, ids, checkpoint.ranges or ())
             self._newest[thread] = _Newest(checkpoint, None, records)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -199,12 +231,11 @@ class Checkpoints:
         parent: str | None,
         body: Mapping[str, Any],
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
-        keys: Sequence[bytes] | None,
-        record: Callable[[int], Any],
+        listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
         """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed documents, and its
-        records. ``channels``, given the checkpoint before, returns more of ``body`` and the changed documents.
-        ``record(n)`` returns a record whose key is new; ``keys`` is None if the checkpoint has no list of records.
+        records. ``channels``, given the checkpoint before, returns more of ``body`` and the changed documents;
+        ``listed``, given also the records before, those of the new one, or None if it has no list of records.
 
         Durability: on disk when it returns.
         """
@@ -216,10 +247,11 @@ class Checkpoints:
                     newest = self._loaded(self.branches.to_continue(thread, checkpoint_id, parent), known)
                 before, history = newest.checkpoint, newest.history
                 assert history is not None
-                events, records, recorder = self._changes(newest, history, keys or (), record)
+                new = listed(before, newest.records)
+                events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
                 value = copied({**body, **more})
-                value |= {"id": checkpoint_id, "parent": parent, "records": None if keys is None else records.ranges}
+                value |= {"id": checkpoint_id, "parent": parent, "records": None if new is None else records.ranges}
                 value["before"] = before.before if before.id == checkpoint_id else before.version
                 removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
                 value |= {} if removed < 0 else {"removed": removed}
@@ -279,7 +311,7 @@ class Checkpoints:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _changes(
-        self, newest: _Newest, history: History, keys: Sequence[bytes], record: Callable[[int], Any]
+        self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
         """Return the events that turn the records of a checkpoint into new ones, the new records, and what decoded
         those that were not there. Raises ``VersionConflict``.
@@ -296,17 +328,17 @@ class Checkpoints:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
             return start >= stop or not query_all(self.histories.store.database, asked)
 
-        keys = self._standing(newest, keys, record)
+        keys = self._standing(newest, new)
         events, spans = changes(
-            newest.records, keys, recorder, record, before.removed, lambda: stood_for(history.at(before.version))
+            newest.records, keys, recorder, new.record, before.removed, lambda: stood_for(history.at(before.version))
         )
         taken_by = taken[0] if taken else None
-        return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), taken_by
+        return events, RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins)), taken_by
 
-    def _standing(self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]) -> Sequence[bytes]:
+    def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
         """Return the keys of new records: of one from before its redaction, that of what stays of it, by its id."""
         old, instead = newest.records, dict[Any, bytes]()
-        gone = without(old.spans, stay(old.keys, keys))
+        gone = without(old.spans, stay(old.keys, new.keys))
         asked = partial(_shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone])
         events = {event.id: event for event in query_all(self.histories.store.database, asked)} if gone else {}
         for start, stop in gone:
@@ -314,8 +346,8 @@ class Checkpoints:
             known = None if not there or there[0].origin is None else there[0].origin.id
             if known is not None and any(event.redacted is not None for event in there):
                 instead[known] = old.keys[old.spans.index((start, stop))]
-        source_id = format_named(self._format).source_id
-        return [instead.get(source_id(record(n)), key) for n, key in enumerate(keys)] if instead else keys
+        known_ids = zip(new.ids, new.keys, strict=True)
+        return [instead.get(source_id, key) for source_id, key in known_ids] if instead else new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""
@@ -323,8 +355,12 @@ class Checkpoints:
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
         spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
-        keys = [self._key(record) for record in records]
-        return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
+        keys, ids = list(map(self._key, records)), list(map(format_named(self._format).source_id, records))
+        return _Newest(checkpoint, history, RecordList(spans, keys, ids, checkpoint.ranges or ()))
+
+    def record(self, checkpoint: Checkpoint, place: int) -> Any:
+        """Return one of the records of a checkpoint. Cost: all of them."""
+        return query_all(self.histories.store.database, partial(self._records, checkpoint))[1][place]
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:

@@ -22,10 +22,11 @@ _REASON = "the runtime took these messages out of its state"
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The ids of the events of each record, and its key, which identifies it."""
+    """The ids of the events of each record, its key, which identifies it, and the id that its source gave it."""
 
     spans: Sequence[Span] = ()
     keys: Sequence[bytes] = ()
+    ids: Sequence[Any] = ()
     ranges: Sequence[int] = field(default=())
 
 

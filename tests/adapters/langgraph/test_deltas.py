@@ -1,0 +1,204 @@
+"""Channels that are stored as differences: the values are LangGraph's, and the thread has its history all the same."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Overwrite, interrupt
+
+import foldlog
+from foldlog import CondensationAction
+from foldlog.adapters.langgraph import FoldlogSaver
+
+delta = pytest.importorskip("langgraph.channels.delta", reason="this release has no channels of differences")
+reducer = pytest.importorskip("langgraph.graph.message")._messages_delta_reducer
+THREAD = {"configurable": {"thread_id": "t"}}
+FREQUENCIES = 1, 3, 100
+
+
+def last_two(state, writes):
+    """A reducer of a program's own: only the last two messages stay."""
+    return reducer(state, writes)[-2:]
+
+
+def channel(every=None, reduce=reducer):
+    """Return the annotation of the messages: a snapshot ``every`` so many updates, or the whole value always."""
+    if every is None:
+        return Annotated[list, add_messages]
+    return Annotated[list, delta.DeltaChannel(reduce, snapshot_frequency=every)]
+
+
+def graph(messages, saver, node):
+    builder = StateGraph(TypedDict("State", {"messages": messages}))
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=saver)
+
+
+def answer(state):
+    number = state["messages"][-1].id.removeprefix("q")
+    return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")]}
+
+
+def asked(number):
+    return {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
+
+
+def contents(messages):
+    return [(message.id, message.content) for message in messages]
+
+
+def shown(saver, config=THREAD):
+    """The contents of what the View of the thread's history shows."""
+    return [event.content for event in saver.history(config).view()]
+
+
+def state(compiled, config=THREAD):
+    return contents(compiled.get_state(config).values.get("messages", ()))
+
+
+def past(compiled):
+    return [contents(one.values.get("messages", ())) for one in compiled.get_state_history(THREAD)]
+
+
+def texts(messages):
+    return [text for _, text in messages]
+
+
+@pytest.mark.parametrize("every", FREQUENCIES)
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, durability):
+    with SqliteSaver.from_conn_string(":memory:") as other, foldlog.open(url) as histories:
+        saver = FoldlogSaver(histories)
+        compiled = [graph(channel(every), each, answer) for each in (other, saver)]
+        for number in range(5):
+            for each in compiled:
+                each.invoke(asked(number), THREAD, durability=durability)
+            theirs, ours = map(state, compiled)
+            assert ours == theirs
+            assert shown(saver) == [text for _, text in ours]
+            saver = FoldlogSaver(histories)  # as another process finds it
+            compiled[1] = graph(channel(every), saver, answer)
+            assert state(compiled[1]) == ours
+        history = saver.history(THREAD)
+        assert [hit.conversation for hit in histories.search("question 3")] == [history.id]
+        (found,) = ids_of(saver, "answer 1")
+        assert "the View shows it" in str(history.why(found))
+        theirs, ours = map(past, compiled)
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("every", FREQUENCIES)
+def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, every):
+    saver = FoldlogSaver(histories)
+    compiled = graph(channel(every), saver, answer)
+    for number in range(3):
+        compiled.invoke(asked(number), THREAD, durability="sync")
+    forgotten = ids_of(saver, "question 0", "answer 0")
+    action = CondensationAction(forgotten_event_ids=forgotten, summary="before", summary_offset=0)
+    saver.history(THREAD).append(action)
+    sent = saver.pre_model_hook(compiled.get_state(THREAD).values, THREAD)["llm_input_messages"]
+    assert [message.content for message in sent] == ["before", "question 1", "answer 1", "question 2", "answer 2"]
+    compiled.invoke(asked(3), THREAD, durability="sync")
+    assert len(state(compiled)) == 8
+    assert shown(saver)[0] == "before"
+
+
+def ids_of(saver, *contents):
+    return [event.id for event in saver.history(THREAD).view() if getattr(event, "content", None) in contents]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_changes_of_the_messages_are_followed(histories, seed):
+    """Messages are added, put in the place of others and removed, and the thread is gone on with from its past."""
+    chosen = random.Random(seed)
+    every = chosen.choice(FREQUENCIES)
+
+    def node(state):
+        there = [message.id for message in state["messages"]]
+        now = random.Random(f"{seed} {there}")
+        name = f"{len(there)}-{now.random()}"
+        match now.choice(["add", "add", "replace", "remove", "overwrite"]):
+            case "replace":
+                return {"messages": HumanMessage(f"other {name}", id=now.choice(there))}
+            case "remove":
+                return {"messages": [RemoveMessage(id=now.choice(there)), RemoveMessage(id="unknown")]}
+            case "overwrite":
+                return {"messages": Overwrite([AIMessage(f"alone {name}", id=name)])}
+        return {"messages": [AIMessage(f"new {name} {number}", id=f"{name} {number}") for number in range(2)]}
+
+    savers = FoldlogSaver(histories), InMemorySaver()
+    compiled = [graph(channel(every), saver, node) for saver in savers]
+    for number in range(12):
+        place = chosen.randrange(3 * number) if number % 4 == 3 else 0
+        for saver, each in zip(savers, compiled, strict=True):
+            config = [*saver.list(THREAD)][place].config if place else THREAD
+            each.invoke(asked(number), config, durability="sync")
+        assert state(compiled[0]) == state(compiled[1])
+        assert shown(savers[0]) == texts(state(compiled[0]))
+    assert past(compiled[0]) == past(compiled[1])
+
+
+def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories):
+    """The history has what was written, until a snapshot tells what is left of it."""
+    saver, known = FoldlogSaver(histories), list[int]()
+    for number, every in enumerate([100, 100, 1, 100]):
+        compiled = graph(channel(every, last_two), saver, answer)
+        compiled.invoke(asked(number), THREAD, durability="sync")
+        found = state(graph(channel(every, last_two), FoldlogSaver(histories), answer))
+        assert found == state(compiled)
+        assert len(found) == 2
+        known.append(len(shown(saver)))
+    assert known == [2, 4, 2, 4]
+
+
+def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(histories):
+    def ask(state):
+        return {"messages": [AIMessage(interrupt("?"), id="i")]}
+
+    saver = FoldlogSaver(histories)
+    compiled = graph(channel(100), saver, ask)
+    compiled.invoke(asked(0), THREAD, durability="sync")
+    assert shown(saver) == ["question 0"]
+    graph(channel(100), other := FoldlogSaver(histories), ask).invoke(Command(resume="said"), THREAD, durability="sync")
+    assert shown(other) == ["question 0", "said"]
+
+
+def test_a_thread_that_is_copied_has_its_history_too(histories):
+    with SqliteSaver.from_conn_string(":memory:") as other:
+        compiled = graph(channel(3), other, answer)
+        for number in range(4):
+            compiled.invoke(asked(number), THREAD, durability="sync")
+        saver = FoldlogSaver(histories)
+        assert saver.copy_from(other) == len(list(other.list(THREAD)))
+        assert state(graph(channel(3), saver, answer)) == state(compiled)
+        assert shown(saver) == texts(state(compiled))
+
+
+def test_a_channel_whose_annotation_changes_goes_on(histories):
+    saver = FoldlogSaver(histories)
+    for number, every in enumerate([None, 2, None, 100, 2]):
+        compiled = graph(channel(every), saver, answer)
+        compiled.invoke(asked(number), THREAD, durability="sync")
+        assert texts(state(compiled)) == shown(saver)
+    assert len(shown(saver)) == 10
+
+
+@pytest.mark.parametrize("every", [None, *FREQUENCIES])
+def test_a_turn_writes_its_messages_and_no_others(histories, every):
+    saver = FoldlogSaver(histories)
+    compiled = graph(channel(every), saver, answer)
+    sizes = []
+    for number in range(24):
+        compiled.invoke(asked(number), THREAD, durability="sync")
+        sizes.append(sum(len(str(event)) for event in saver.history(THREAD).events()))
+    grown = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(grown[12:]) < 1.5 * max(grown[:12])
