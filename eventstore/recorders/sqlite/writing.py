@@ -80,12 +80,15 @@ class SQLiteWriting:
     def begin(self) -> None:
         self._stage = _OPEN
         connection = self.connection or self.open()
-        self._file.check()  # else SQLite may find a file damaged that is not its own any more
-        if self._patience_s > AT_ONCE_S:
-            connection.execute("BEGIN IMMEDIATE")
-        else:
-            with maintenance.waiting_at_most(connection, self._patience_s):
+        try:
+            if self._patience_s > AT_ONCE_S:
                 connection.execute("BEGIN IMMEDIATE")
+            else:
+                with maintenance.waiting_at_most(connection, self._patience_s):
+                    connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:
+            self._file.check()  # SQLite finds a file damaged that is not its own any more
+            raise
         self._file.check()
         self._changed_before = connection.total_changes
         self._begun_at = None if self._file.index < 0 else os.pread(self._file.index, _HEADER_BYTES, 0)
