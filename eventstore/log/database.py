@@ -22,8 +22,9 @@ from foldlog.eventstore.recorders.types import Conversation, ListedConversation,
 
 T = TypeVar("T")
 
+_RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""The bytes of the newest bodies that stay in memory."""
+"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append copies the list."""
 
 
 class Left(NamedTuple):
@@ -213,7 +214,9 @@ def left_by(
             return now, (), 0
     if size > _RECENT_BYTES_MAX:
         return now, (), 0
-    if last is None or last.found is not found or last.size + size > _RECENT_BYTES_MAX:
+    if last is None or last.found is not found:
+        return found, tuple(rows), size
+    if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
         return found, tuple(rows), size
     return last.before, (*last.rows, *rows), last.size + size
 

@@ -202,6 +202,9 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
 
 def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
+    for n in range(database._RECENT_MAX + 2):
+        append(store, *said(str(n)))
+    assert views.current("c") == folded(store)
     for n in range(3):
         append(store, *said(str(n) * (database._RECENT_BYTES_MAX // 2)))
     assert views.current("c") == folded(store)
