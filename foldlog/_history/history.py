@@ -309,10 +309,10 @@ class History:
             raise _not_appended(events)
         appended: list[Event] = []
         for one in events:
-            if isinstance(one, Mapping) and "role" in one:
-                appended += self._apart(_of_chat(one), appended, idempotency_key)
-            elif isinstance(one, Event):
+            if isinstance(one, Event):
                 appended.append(one)
+            elif isinstance(one, Mapping) and "role" in one:
+                appended += self._apart(_of_chat(one), appended, idempotency_key)
             else:
                 raise _not_appended(one)
         return appended
