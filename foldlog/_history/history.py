@@ -308,6 +308,7 @@ class History:
         if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
             raise _not_appended(events)
         appended: list[Event] = []
+        one: Any  # whatever a caller gives
         for one in events:
             if isinstance(one, Event):
                 appended.append(one)
