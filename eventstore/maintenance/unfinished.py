@@ -14,9 +14,12 @@ What an operation finds unfinished on its conversation, it finishes first:
 from __future__ import annotations
 
 import os
+import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
@@ -28,6 +31,11 @@ from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
 from foldlog.eventstore.recorders.types import Unfinished
 
 T = TypeVar("T")
+
+_PURGES_MAX: Final = 10
+_PURGES_S: Final = 60.0
+_purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
+"""The moments of the last purges, at most so many in so many seconds."""
 
 
 class Met(Exception):
@@ -70,17 +78,27 @@ def finish(database: Database, left: Unfinished) -> None:
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL; in a SQLite file, and where this role may not, they
-    stay ``bytes_pending``.
+    """Remove the bytes of deleted and replaced rows, on PostgreSQL, ten times a minute at most; else, in a SQLite file,
+    and where this role may not, they stay ``bytes_pending``.
 
     The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does where the disk
     refuses. The error is ``unfinished``.
     """
     try:
-        if recorder.on_server:
+        if recorder.on_server and _is_due(recorder):
             recorder.compact(PATIENCE_S)
     except FAILURES as error:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
+
+
+def _is_due(recorder: Recorder) -> bool:
+    """Return whether this recorder may be purged: a vacuum looks at whole tables, and an erasure at a few rows."""
+    purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
+    now = time.monotonic()
+    if len(purges) == _PURGES_MAX and now - purges[0] < _PURGES_S:
+        return False
+    purges.append(now)
+    return True
 
 
 def unfinished(done: str, error: Failure) -> Failure:

@@ -158,6 +158,10 @@ class StoresReader(PostgresReader):
         place = Position.in_store(erasure.position, self._stores.store_of(found.key), self._stores.count)
         return found._replace(erasure=erasure._replace(position=place))
 
+    def with_bytes_pending(self) -> list[int]:
+        """Return the numbers of the stores in which bytes of deleted rows may still be."""
+        return [number for number, found in enumerate(self._each("store_value", "bytes_pending")) if found]
+
     # -- which stores are asked ---------------------------------------------------------------------------------------
 
     def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -558,10 +562,12 @@ class Stores(Recorder):
         return "" if name == "era" else self.query(lambda reader: reader.value(name))
 
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
+        """Vacuum the stores in which bytes are pending, as each of them does."""
+        pending = self.query(StoresReader.with_bytes_pending)
         done = []
-        for number in self.numbers:
+        for place, number in enumerate(pending, 1):
             done.append(self.server_of(number)[1].compact(patience_s))
-            on_progress(number + 1, self.count)
+            on_progress(place, len(pending))
         return all(done)
 
     def check(self) -> Iterator[str]:
