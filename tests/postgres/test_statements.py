@@ -50,10 +50,10 @@ GIVEN = r"(\$\d+::bigint|coalesce\(i\.key, \$1::bigint\)|-?\w+\.(key|conversatio
 
 UNBOUND = {
     "positions, in the order of the whole store": {
-        "greet", "live_rows", "live_place", "publications", "last_position", "status", "followers",
+        "greet", "news", "live_rows", "live_place", "publications", "last_position", "status", "followers",
     },
     "lists, by attribute and by id": {
-        "conversations", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
+        "conversations", "ids", "activity", "to_list_again", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
         "unfinished", "sources", "pending_lines",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},

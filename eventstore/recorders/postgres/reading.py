@@ -20,7 +20,7 @@ from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.postgres.wire import BIGINT, BYTEA, ConnectionLost, Parameter, Wire, array, bigints
 from foldlog.eventstore.recorders.types import Row, as_rows
 
-_OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
+_OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position", "snapshot"})
 _WHY: Final = (
     "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
     "(synchronous_standby_names)"

@@ -255,6 +255,7 @@ class PostgresRecorder(Recorder):
         changed = {"{here}": "cluster", "{timeline}": "timeline"}
         if self._is_on_citus or not self._keeps_its_server:
             changed = {"{here}": "{schema}.here()", "{timeline}": "{schema}.timeline()"}
+        changed["{store}"] = str((self.part or ONLY).number)
         named = statements("postgresql", {"first_place": "0"} if self._is_on_citus else {})
         for place, words in changed.items():
             named = {name: statement.replace(place, words) for name, statement in named.items()}

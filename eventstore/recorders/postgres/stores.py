@@ -30,7 +30,7 @@ from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, Question, ReadSession
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.status import Status
-from foldlog.eventstore.recorders.postgres.wire import Parameter, Wire
+from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, Parameter, Wire, bigints
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.types import (
     Beginning,
@@ -69,9 +69,6 @@ class _Joined(NamedTuple):
 
 
 _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
-    "conversations": _Joined(itemgetter(1), limit=itemgetter(1)),
-    "id_from": _Joined(itemgetter(0), limit=lambda parameters: 1),
-    "listed": _Joined(itemgetter(4, 0), backwards=True, limit=itemgetter(-1)),
     "sources": _Joined(itemgetter(0), limit=itemgetter(1)),
     "places": _Joined(itemgetter(1)),
     **dict.fromkeys(
@@ -88,6 +85,18 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
         _Joined(),
     ),
 }
+_TOGETHER: Final[Mapping[str, _Joined]] = {
+    "ids": _Joined(itemgetter(1), limit=itemgetter(1)),
+    "activity": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
+    "to_list_again": _Joined(),
+    "news": _Joined(),
+}
+"""What all stores of a server are asked in one statement. Its rows begin with the number of a store."""
+_ENDS: Final = {
+    "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
+    "activity": b"ORDER BY at DESC, conversation DESC LIMIT $5",
+}
+"""The stores are read in turn, as far as that is needed."""
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
@@ -120,7 +129,15 @@ class StoresReader(PostgresReader):
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         after = self._stores.position(after_position)
-        numbers = self._stores.numbers
+        snapshots = self._ask_each(
+            [server.numbers[0] for server in self._stores.servers], [("snapshot", ())] * len(self._sessions)
+        )
+        if self._stores.quiet == (after, snapshots):
+            return []
+        numbers = sorted(number for number, _ in self._together("news", bigints(after.parts)))
+        if not numbers:
+            self._stores.quiet = after, snapshots
+            return []
         starts = [after.parts[number] for number in numbers]
         blocks_after: list[_Asking] = [("publications", (start, start + 1)) for start in starts]
         live_after: list[_Asking] = [("live_rows", (start + 1, _POSITION_MAX, limit)) for start in starts]
@@ -170,6 +187,12 @@ class StoresReader(PostgresReader):
             return joined(self._each(statement, *parameters), parameters)
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
+        if statement == "conversations":
+            return self._of_ids(*parameters)
+        if statement == "id_from":
+            return [(name,) for _, name, _ in self._together("ids", parameters[0], 1)]
+        if statement == "listed":
+            return self._listed(*parameters)
         if statement == "touched":
             return self._touched(*parameters)
         if statement == "store_value":
@@ -211,14 +234,35 @@ class StoresReader(PostgresReader):
         self._home = home
         return found
 
+    def _of_ids(self, *parameters: Parameter) -> list[Columns]:
+        found = self._together("ids", *parameters)
+        questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in found]
+        return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
+
+    def _listed(self, *parameters: Parameter) -> list[Columns]:
+        digests, _, _, count, _ = parameters
+        found = self._together("activity", *parameters)
+        questions: list[_Asking] = [("listed", (digests, at, key + 1, count, 1)) for _, at, key in found]
+        return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
+
     def _touched(self, *parameters: Parameter) -> list[Columns]:
         after, until, least = parameters
+        if after == until:
+            return [row[1:] for row in self._together("to_list_again", least)]
         numbers = self._stores.numbers
         afters, untils = (
             given.parts if isinstance(given, Position) else (given,) * len(numbers) for given in (after, until)
         )
         questions = [("touched", (afters[number], untils[number], least)) for number in numbers]
         return [row for answer in self._ask_each(numbers, questions) for row in answer]
+
+    def _together(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        """Ask all stores of each server in one statement. Each row begins with the number of its store."""
+        answers = [
+            self._sessions[server].ask_each([(server.bind_together, statement, parameters)])[0]
+            for server in self._stores.servers
+        ]
+        return _TOGETHER[statement](answers, parameters)
 
     def _each(self, statement: str, *parameters: Parameter) -> list[list[Columns]]:
         numbers = self._stores.numbers
@@ -427,6 +471,7 @@ class Server(PostgresRecorder):
     ) -> None:
         self.stores, self.numbers = stores, numbers
         self.members: dict[int, PostgresRecorder] = {}
+        self._united: dict[str, bytes] | None = None
         self._make = partial(PostgresRecorder, dsn, durable=durable)
         self._options = options
         super().__init__(dsn, self._of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count))
@@ -444,6 +489,19 @@ class Server(PostgresRecorder):
 
     def _stores(self) -> Sequence[PostgresRecorder]:
         return [*self.members.values()]
+
+    def bind_together(self, wire: Wire) -> None:
+        """Bind a connection to the statements that all stores of the server are asked together."""
+        if self._united is None:
+            self._united = {name: self._unite(name) for name in _TOGETHER} | {
+                name: self._statements[name] for name in ("begin_reading", "commit", "rollback")
+            }
+        wire.bind(self._united, f"all{PREFIX_END}")
+
+    def _unite(self, name: str) -> bytes:
+        each = [b"(SELECT %d::bigint, q.* FROM (%b) q)" % (number, store._statements[name])
+                for number, store in self.members.items()]  # fmt: skip
+        return b"SELECT * FROM (%b) found %b" % (b" UNION ALL ".join(each), _ENDS.get(name, b""))
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
         made = setup.part_made(connection, self.schema)
@@ -485,12 +543,14 @@ class Stores(Recorder):
         of_address: dict[str, list[int]] = {}
         for number in self.numbers:
             of_address.setdefault(elsewhere.get(number, ""), []).append(number)
-        self._servers: list[Server] = []
+        self.servers: list[Server] = []
+        self.quiet: tuple[Position, list[list[Columns]]] | None = None
+        """A position after which there was nothing, and the snapshots of the servers in which that was seen."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in of_address.items():
                 server = Server(self, _at_address(dsn, address), rest, numbers, durable=durable)
-                self._servers.append(server)
+                self.servers.append(server)
                 self._server_of |= dict.fromkeys(numbers, server)
         except BaseException:
             self.close()
@@ -542,7 +602,7 @@ class Stores(Recorder):
 
     @makes_pending
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
-        server = self._servers[0] if len(self._servers) == 1 else self._first_named(work)
+        server = self.servers[0] if len(self.servers) == 1 else self._first_named(work)
         return server.transact(work, any_thread=any_thread, at_once=at_once)
 
     @contextlib.contextmanager
@@ -556,7 +616,7 @@ class Stores(Recorder):
             with self._reading(is_retried=False) as reader:
                 return work(reader)
 
-        return self._servers[0]._retried(attempt)
+        return self.servers[0]._retried(attempt)
 
     def value(self, name: str) -> str:
         return "" if name == "era" else self.query(lambda reader: reader.value(name))
@@ -582,17 +642,17 @@ class Stores(Recorder):
         return worst._replace(held_back=sum(status.held_back for status in found))
 
     def close(self) -> None:
-        for server in self._servers:
+        for server in self.servers:
             server.close()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _reading(self, *, is_retried: bool) -> Iterator[StoresReader]:
-        for server in self._servers:
+        for server in self.servers:
             server._pool.check_open()
         with contextlib.ExitStack() as held:
-            sessions = {server: held.enter_context(server.session(is_retried=is_retried)) for server in self._servers}
+            sessions = {server: held.enter_context(server.session(is_retried=is_retried)) for server in self.servers}
             yield StoresReader(self, sessions)
 
     def _first_named(self, work: Callable[[Transaction], object]) -> Server:
@@ -602,7 +662,7 @@ class Stores(Recorder):
         except _Named as named:
             number = number_named(self, named.method, named.arguments, named.options)
             return self._server_of[number or 0]
-        return self._servers[0]
+        return self.servers[0]
 
 
 class _Named(BaseException):

@@ -149,6 +149,31 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
+-- What several stores are asked together: cheaply, which of them have what is looked for. {store} is the number of each.
+-- name: ids
+SELECT id, key FROM {schema}.conversations
+WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
+ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
+
+-- name: activity
+SELECT at, conversation FROM {schema}.listed d
+WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND ($4::bigint = 1 OR (
+    SELECT count(*) FROM {schema}.listed o
+    WHERE o.digest = ANY ($1::bytea[]) AND o.at = d.at AND o.conversation = d.conversation
+) = $4::bigint)
+ORDER BY at DESC, conversation DESC LIMIT $5::bigint
+
+-- name: to_list_again
+SELECT conversation, version FROM {schema}.listing WHERE version < 0 AND version >= $1::bigint
+
+-- name: news
+SELECT 1 WHERE EXISTS (SELECT FROM {schema}.events WHERE position > ($1::bigint[])[{store} + 1])
+    OR EXISTS (
+        SELECT FROM {schema}.publications
+        WHERE first_position >= coalesce((
+                SELECT max(first_position) FROM {schema}.publications WHERE first_position <= ($1::bigint[])[{store} + 1]), 0)
+            AND first_position + size > ($1::bigint[])[{store} + 1] + 1)
+
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM {schema}.conversations WHERE key = $1::bigint
 
@@ -361,6 +386,10 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 -- name: facts_of
 SELECT convert_to(name, 'UTF8'), convert_to(value, 'UTF8') FROM {schema}.facts
 WHERE starts_with(name, convert_from($1::bytea, 'UTF8')) ORDER BY name
+
+-- While this is the same, nothing was committed.
+-- name: snapshot
+SELECT convert_to(pg_current_snapshot()::text, 'UTF8') FROM {schema}.epoch
 
 -- name: data_version
 SELECT hashtextextended(pg_current_snapshot()::text, 0) FROM {schema}.epoch
