@@ -666,9 +666,10 @@ class Recorder(ABC):
         with self.read() as reader:
             return work(reader)
 
-    def homes(self) -> Sequence[tuple[str, str]]:
-        """Return the facts of one store of several that say where conversations are whose ids name this one."""
-        return ()
+    def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
+        """Take the place of another recorder before its conversations are copied here, where both are the same one of
+        several stores: give only later positions, and know where conversations are whose ids name this store.
+        """
 
     def position(self, given: int | str) -> int:
         """Return a position that is given as such or as its text."""

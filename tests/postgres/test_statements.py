@@ -53,7 +53,8 @@ UNBOUND = {
         "greet", "news", "live_rows", "live_place", "publications", "last_position", "status", "followers",
     },
     "lists, by attribute and by id": {
-        "conversations", "ids", "activity", "to_list_again", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
+        "conversations", "ids", "activity", "to_list_again", "id_from",
+        "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
         "unfinished", "sources", "pending_lines",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,6 +21,7 @@ from foldlog.eventstore import (
     InvalidOption,
     Recorded,
     Store,
+    StoreUnavailable,
     StoreUnusable,
     VersionConflict,
     open_store,
@@ -28,7 +34,7 @@ from foldlog.eventstore.recorders.postgres import Stores
 from tests.at_once import at_once
 from tests.said import said
 
-from .servers import Server
+from .servers import Server, new_primary
 from .turns import counting
 
 COUNT = 4
@@ -40,6 +46,15 @@ def many(postgres_server: Server) -> str:
     url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="10")
     open_store(url).close()
     return url
+
+
+@pytest.fixture
+def folder(postgres_server: Server) -> Iterator[Path]:
+    folder = postgres_server.folder.parent / f"moving-{time.monotonic_ns()}"
+    folder.mkdir()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 def stores_of(store: Store) -> Stores:
@@ -271,6 +286,7 @@ def test_a_store_moves_to_another_server_by_copy(many: str, postgres_server: Ser
     there = alone.replace(f":{postgres_server.port}/", f":{other_server.port}/")
     with open_store(alone) as source, open_store(there) as target:
         list(copy_store(source, target))
+        assert min(one.position for one in target.follow()) > source.database.last_position
         assert list(compare_stores(source, target)) == []
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
@@ -286,3 +302,91 @@ def test_a_store_moves_to_another_server_by_copy(many: str, postgres_server: Ser
     finally:
         with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
             connection.execute(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
+
+
+@pytest.mark.long  # a server with a standby, which is promoted, and another one
+def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server: Server, folder: Path):
+    """16 writers and a follower of all stores. A store that moves is met again by its follower, in order."""
+    primary = new_primary(folder / "primary", {"wal_level": "replica"})
+    standby = Server(folder / "standby")
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    url = f"postgresql://postgres@{hosts}/postgres?schema=moving&stores=8&patience_s=60"
+    opened = [open_store(url)]
+    standby.follow(primary, "standby")
+    standby.start()
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    primary.reload()
+    home = stores_of(opened[0]).home
+    gates = [threading.Lock() for _ in range(8)]
+    acknowledged: list[tuple[str, int, str]] = []
+    seen: list[tuple[str, int, str]] = []
+    is_over = threading.Event()
+
+    def write(writer: int) -> None:
+        for turn in itertools.count():
+            name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
+            with gates[home(name)]:
+                [one] = opened[-1].append(name, said(text), expected_version=ANY_VERSION, idempotency_key=text)
+            acknowledged.append((name, one.id, text))
+            if is_over.is_set():
+                return
+
+    def follow() -> None:
+        place: int | str = 0
+        while True:
+            is_last, store = is_over.is_set() and not any(each.is_alive() for each in writers), opened[-1]
+            try:
+                page = list(store.follow(place, limit=50))
+            except (StoreUnavailable, StoreUnusable):
+                if store is opened[-1]:
+                    time.sleep(0.05)
+                continue
+            seen.extend((one.conversation, one.id, one.event.content) for one in page)  # type: ignore[union-attr]
+            place = str(page[-1].position) if page else place
+            if is_last and not page:
+                return
+
+    def wait_for_more(events: int = 200) -> None:
+        until = len(acknowledged) + events
+        while len(acknowledged) < until:
+            assert any(each.is_alive() for each in writers)
+            time.sleep(0.02)
+
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(16)]
+    following = threading.Thread(target=follow)
+    for thread in (*writers, following):
+        thread.start()
+    try:
+        wait_for_more()
+        number = home("agent 0 0")
+        alone = f"postgresql://postgres@127.0.0.1:{primary.port}/postgres?schema=moving_{number:02d}&part={number}/8"
+        there = alone.replace(f":{primary.port}/", f":{other_server.port}/")
+        with open_store(alone) as source, open_store(there) as target:
+            list(copy_store(source, target))
+            with gates[number]:
+                list(copy_store(source, target))
+                assert list(compare_stores(source, target)) == []
+                primary.sql(f"ALTER SCHEMA moving_{number:02d} RENAME TO moved")
+                opened.append(open_store(f"{url}&moved={number}@127.0.0.1:{other_server.port}"))
+        wait_for_more()
+        primary.kill()
+        standby.promote()
+        standby.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        standby.reload()
+        wait_for_more()
+    finally:
+        is_over.set()
+        for thread in (*writers, following):
+            thread.join()
+    names = {name for name, *_ in acknowledged}
+    stored = {(name, event.id, event.content) for name in names for event in opened[-1].events(name)}  # type: ignore[union-attr]
+    assert len(acknowledged) == len(set(acknowledged)) == len(stored)
+    assert set(acknowledged) == stored == set(seen)
+    first_seen = [*dict.fromkeys(seen)]
+    for name in names:
+        ids = [event_id for conversation, event_id, _ in first_seen if conversation == name]
+        assert ids == [*range(len(ids))]
+    assert {home(name) for name, *_ in Counter(seen) - Counter(first_seen)} <= {number}
+    for store in opened:
+        store.close()
+    standby.remove()

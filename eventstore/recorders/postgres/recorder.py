@@ -167,11 +167,18 @@ class PostgresRecorder(Recorder):
     def value(self, name: str) -> str:
         return self.query(lambda reader: reader.value(name))
 
-    def homes(self) -> Sequence[tuple[str, str]]:
-        if self.part is None or self.part.of == 1:
-            return ()
-        found = self.query(lambda reader: reader.ask_sources("facts_of", "home "))
-        return [(as_text(name), as_text(value)) for name, value in found]
+    def succeed(self, former: Recorder) -> None:
+        if not isinstance(former, PostgresRecorder) or former.part != self.part or (self.part or ONLY) == ONLY:
+            return
+        homes = former.query(lambda reader: reader.ask_sources("facts_of", "home "))
+        last = int(former.value("last_position"))
+
+        def take_over(transaction: Transaction) -> None:
+            transaction.write_sources("begin_after", last)
+            for name, value in homes:
+                transaction.set_value(as_text(name), as_text(value))
+
+        self.transact(take_over)
 
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in

@@ -22,6 +22,10 @@ SET LOCAL synchronous_commit TO local
 -- name: begin_epoch
 SELECT {schema}.begin_epoch()
 
+-- From now on all positions are above this one.
+-- name: begin_after
+UPDATE {schema}.epoch SET epoch = ($1::bigint >> 20) + 1 WHERE epoch <= $1::bigint >> 20
+
 -- name: begin_reading
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 
