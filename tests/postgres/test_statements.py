@@ -17,6 +17,7 @@ from pydantic import SecretStr
 import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.opening import open_store
+from foldlog.eventstore.recorders.postgres import stores
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.said import said
@@ -267,3 +268,36 @@ def test_what_grows_with_all_conversations_is_not_walked_for_one(
         f"PREPARE q ({types}) AS {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"
     )
     assert re.search(expected, plan), plan
+
+
+# -- what several stores ask of them -----------------------------------------------------------------------------------
+
+OF_ONE_OF_SEVERAL = {"put_source", "set_progress", "put_block", "delete_block", "put_made", "put_place", "put_refused"}
+ASKED_EACH_OF_SEVERAL = {
+    "greet", "live_rows", "live_place", "publications", "last_position", "status", "followers", "conversations", "id_from",
+    "touched", "listed", "put_listed", "forks", "unfinished", "conversation", "rows_without_conversation",
+    "attachments_without_conversation",
+}  # fmt: skip
+
+
+def test_each_statement_that_is_not_about_one_conversation_is_joined_over_several_stores():
+    joined = {*stores._OF_ALL_STORES, *stores._TOGETHER}
+    assert joined - set().union(*UNBOUND.values()) <= {"is_refused", "first_refused", "sources", "places", "family"}
+    assert set().union(*UNBOUND.values()) - joined == ASKED_EACH_OF_SEVERAL
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+def test_the_key_in_a_statement_names_one_of_several_stores(name: str):
+    """What is asked by the key of a conversation is asked of its store, which the key's parameter says."""
+    statement = STATEMENTS[name]
+    if name in OF_ONE_OF_SEVERAL and statement.startswith("INSERT"):
+        columns = re.split(r",\s+", statement.partition("(")[2].partition(")")[0])
+        place = columns.index("conversation")
+    elif statement.startswith(("SELECT", "WITH RECURSIVE past")) or name in OF_ONE_OF_SEVERAL:
+        found = re.search(r"(?:\b(?:conversation|key|parent) = |^    SELECT )\$(\d)::bigint", statement, re.MULTILINE)
+        if found is None:
+            return
+        place = int(found[1]) - 1
+    else:
+        return
+    assert stores._KEYS_AT.get(name, 0) == place

@@ -46,7 +46,7 @@ T = TypeVar("T")
 _OF_COMPANION: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
-_KEYS_AT: Final = {"records": 1, "records_back": 1, "set_progress": 3, "put_place": 1}
+_KEYS_AT: Final = {"records": 1, "records_back": 1, "set_progress": 3, "put_place": 1, "put_refused": 1}
 """The place of a conversation's key among the parameters of a statement, where it is not the first."""
 
 
@@ -71,9 +71,11 @@ class _Joined(NamedTuple):
 _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
     "sources": _Joined(itemgetter(0), limit=itemgetter(1)),
     "places": _Joined(itemgetter(1)),
+    "family": _Joined(itemgetter(0)),
     **dict.fromkeys(
         (
             "all_visible",
+            "first_refused",
             "is_refused",
             "key_ids",
             "pending_lines",
@@ -398,6 +400,13 @@ class StoresTransaction:
         numbers = self._server.numbers if key == OF_ALL else [self._stores.store_of(key) if key else self._home or 0]
         for number in numbers:
             self._at(number).put_records(key, *arguments, **options)
+
+    def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
+        joined = _OF_ALL_STORES.get(statement)
+        if joined is None:
+            return self._at(self._stores.store_of(parameters[0])).ask_sources(statement, *parameters)
+        answers = [self._at(number).ask_sources(statement, *parameters) for number in self._server.numbers]
+        return joined(answers, parameters)
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
         if statement == "allow":
