@@ -218,6 +218,9 @@ def test_an_application_writes_what_a_store_reads(env: dict[str, str]):
 
 
 def test_a_projection_runner_processes_each_event_once(env: dict[str, str]):
+    if "stores=" in env["FOLDLOG_URL"]:
+        pytest.skip("several stores have no one order of notifications")
+
     def say(n: int) -> int:
         [recorded] = store.append("c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION)
         return recorded.position
