@@ -29,7 +29,7 @@ SHARES: Mapping[Section, float] = {
     Section.SHOWN: 0.02,
 }
 """The share of a digest that is reserved for a section, the most important section first."""
-_NAMES_SHARE = 0.24
+_NAMES_SHARE = 0.35
 """The part of a digest that is kept for names with the words around them: they get more only where the other sections
 leave room.
 """
