@@ -43,6 +43,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents; _archive/: their records, as they came
     _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it
+    _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the place of a part
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py                       what is in a value of JSON, at any depth
     _open_files.py                   read a file that may be open in this process

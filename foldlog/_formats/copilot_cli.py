@@ -27,7 +27,6 @@ from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.record import dicts_in, has, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import (
@@ -35,8 +34,9 @@ from foldlog._formats.told import (
     file_at,
 )
 from foldlog._formats.usage import ModelCall, ToldUsage, call_told_by, calls_of_replies, inner
+from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import usage_of
-from foldlog.eventstore import Annotation, CondensationAction, Content, Event, Message, SystemMessage
+from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
 
 NAME = "copilot-cli"
 
@@ -114,7 +114,7 @@ class CopilotDecoder(FollowingDecoder):
         """Add a prompt, which takes the place of the one before it; a developer's comes beside it."""
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
-            read.add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={**PROMPT_REPLACED})
+            read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
         prompt = read.add(SystemMessage, content=content, shown=read.shown and content != self._prompt)
         if is_new:
             self._prompt, self._prompt_id = content, prompt.id

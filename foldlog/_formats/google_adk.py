@@ -136,19 +136,16 @@ class _Decoder(PartsDecoder):
         content = None if span is None else compaction.get("compacted_content")
         if span is None or type(content) is not dict:
             return False
-        gone, offset, last = list[int](), 0, datetime.min.replace(tzinfo=UTC)
+        before, later, last = list[int | str](), list[int | str](), datetime.min.replace(tzinfo=UTC)
         for member_id, known in self.shown.all():
             first, last = known or _Span(last, last)
             if member_id < 0 and first <= span.first and last >= span.last and (first, last) != span:
                 return False
-            if span.first <= first and last <= span.last:
-                gone.append(member_id)
-            elif last <= span.last:
-                offset += 1
+            if not (span.first <= first and last <= span.last):
+                (before if last <= span.last else later).append(member_id)
         read.begin(Origin(format=NAME), read.timestamp)
-        told = {"summary": _text_in(content), "summary_offset": offset}
         metadata = {key: compaction[key] for key in _TIMES}
-        read.add(CondensationAction, forgotten_event_ids=tuple(gone), metadata=metadata, **told)
+        read.change([*before, _text_in(content), *later], "compaction", metadata)
         return True
 
 

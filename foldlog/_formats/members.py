@@ -9,9 +9,6 @@ from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 
 T = TypeVar("T")
 
-PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
-"""The metadata of a condensation that forgets a system prompt because the next event has a newer one."""
-
 
 class MemberLink(Generic[T]):
     """The newest member, after those before it: the id of an event or of a summary, and what the format knows of it."""
@@ -32,6 +29,8 @@ class Members(Generic[T]):
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
         """The members before each change that ``follow`` applied, by the id of its event."""
+        self.condensed_at = -1
+        """The id of the newest condensation; -1 where there is none."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
         """Yield the members, the last one first."""
@@ -48,6 +47,7 @@ class Members(Generic[T]):
         """Add an event, or apply its change of the View: then ``known`` is of the summary that it brings."""
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))
+            self.condensed_at = event.id
             gone = set(event.forgotten_event_ids or ())
             members = [member for member in self.all() if member[0] not in gone]
             if event.summary_offset is not None:

@@ -26,7 +26,7 @@ from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.gemini_cli import content_of, parts_of, result_of, shown_parts
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import CondensationAction, Message, Retraction, Source
+from foldlog.eventstore import Message, Retraction, Source
 
 NAME = "qwen-code"
 
@@ -151,7 +151,7 @@ class _Decoder(FollowingDecoder):
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
         """Forget all that is shown, after the events of the contents that stay. The first of them is the summary."""
-        gone = tuple(event_id for event_id, _ in self.shown.all())
+        gone = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()
         first = history[0] if history and history[0].get("role") == "user" else {}
         summary = joined_text(content_of(first.get("parts")))
@@ -159,8 +159,8 @@ class _Decoder(FollowingDecoder):
         for content in history[1:] if summary else history:
             self._read_content(read, content, "user")
         read.timestamp = time
-        told: _Part = {"summary": summary, "summary_offset": 0} if summary else {}
-        read.add(CondensationAction, forgotten_event_ids=gone, metadata={"reason": "tokens"}, **told)
+        kept = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
+        read.change([*([summary] if summary else ()), *kept], "compaction", {"reason": "tokens"})
 
     def _read_content(self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False) -> None:
         parts = parts_of(content.get("parts"))

@@ -16,6 +16,7 @@ from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import SourceTime, refused, text_or_empty, usage_told
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
+from foldlog._prompt_changes import Cause, change_of_prompt
 from foldlog._usage import COPIED
 from foldlog.eventstore import (
     Action,
@@ -264,11 +265,23 @@ class RecordEvents:
         """Forget of what is shown all but what ``stays``, as far as the format knows; the ``summary`` comes after
         ``offset`` events of that, by default after all.
         """
-        members = self._decoder.shown.all()
-        gone = tuple(event_id for event_id, known in members if not stays(known))
-        offset = len(members) - len(gone) if offset is None else offset
-        told: dict[str, Any] = {"summary": summary, "summary_offset": offset} if summary else {}
-        self.add(CondensationAction, forgotten_event_ids=gone, metadata=metadata or {}, **told)
+        after: list[int | str] = [event_id for event_id, known in self._decoder.shown.all() if stays(known)]
+        if summary:
+            after.insert(len(after) if offset is None else offset, summary)
+        self.change(after, "compaction", metadata)
+
+    def change(self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None) -> None:
+        """Report that the prompt is made of these ids, and of the text of a new summary, from now on."""
+        shown = self._decoder.shown
+        before = [event_id for event_id, _ in shown.all()]
+        self.put(change_of_prompt(before, after, because, condensed_at=shown.condensed_at, metadata=metadata))
+
+    def put(self, change: CondensationAction | Retraction | None) -> None:
+        """Add a change of the prompt, if there is one."""
+        if isinstance(change, Retraction):
+            self.add(Retraction, version=change.version, reason=change.reason)
+        elif change is not None:
+            self.add(partial(replace, change))
 
     def close(self, name: str, data: Any) -> None:
         """Add an annotation where there is no event."""

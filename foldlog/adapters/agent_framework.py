@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from foldlog import History
 from foldlog._formats.places import place_of
 from foldlog._formats.record import usage_told
+from foldlog._prompt_changes import change_of_prompt
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -47,7 +48,6 @@ from foldlog.eventstore import (
     NOT_RECORDED,
     Action,
     Annotation,
-    CondensationAction,
     ConversationErased,
     Event,
     Observation,
@@ -228,13 +228,13 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
             replied = len(events) - 1
     if run is not None and run.meta and replied is not None:
         events[replied] = replace(events[replied], meta=run.meta)
-    if excluded:
-        events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
+    change = change_of_prompt(excluded, (), "compaction", metadata=_BY_SDK)
+    events += () if change is None else (change,)
     if events:
         history._append_recorded(events, recorder, view.version)
 
 
-def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:
+def _compacted(run: _Run, view: View) -> Iterator[Event]:
     """Yield the condensations after which a View shows of the loaded messages what the model was sent."""
     shown, loaded, number = [event.id for event in view], iter(run.loaded), view.version
     summaries: list[Message] = []
@@ -252,13 +252,15 @@ def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:
         places = [shown.index(id) for id in gone or ids or () if id in there]
         offset = min(places, default=len(shown))
         for summary in summaries or ([None] if gone else []):
-            shown = [id for id in shown if id not in gone]
-            told = {} if summary is None else {"summary": summary.text, "summary_offset": offset}
+            after: list[int | str] = [id for id in shown if id not in gone]
             record = {} if summary is None else {_RECORD: to_plain(summary.to_dict())}
-            yield CondensationAction(forgotten_event_ids=tuple(gone), metadata={**_BY_SDK, **record}, **told)
             if summary is not None:
-                shown.insert(offset, summary_id(number))
-                offset += 1
+                after.insert(offset, summary.text)
+            change = change_of_prompt(shown, after, "compaction", metadata={**_BY_SDK, **record})
+            if change is not None:
+                yield change
+            shown = [summary_id(number) if isinstance(each, str) else each for each in after]
+            offset += summary is not None
             number, gone = number + 1, []
         summaries = []
 

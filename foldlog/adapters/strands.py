@@ -28,6 +28,7 @@ from foldlog import History
 from foldlog._companions import companion, companion_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.runtimes import note_left_behind
+from foldlog._prompt_changes import change_of_prompt
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -42,7 +43,7 @@ from foldlog.adapters._shared import (
     stood_for,
     to_plain,
 )
-from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict
+from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -287,13 +288,13 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
     stop = left[-1][-1] + 1 if left else 0
     stay, of = {event_id for events in messages for event_id in events}.difference(*left), stood_for(view)
     ends = {each.id: max((end for _, end in of.get(each.id, ())), default=each.id) for each in view}
-    gone = tuple(event_id for event_id, end in ends.items() if end < stop and end not in stay)
-    offset, text = sum(end < stop for end in ends.values()) - len(gone), _text_of(summary or {"content": []})
-    told: dict[str, Any] = {"summary": text, "summary_offset": offset} if text.strip() else {}
-    if not gone and not told:
-        return []
+    kept = [event_id for event_id, end in ends.items() if end >= stop or end in stay]
+    after: list[int | str] = [*kept]
+    if (text := _text_of(summary or {"content": []})).strip():
+        after.insert(sum(ends[event_id] < stop for event_id in kept), text)
     metadata = {"reason": "the conversation manager removed these messages", "message": summary}
-    return [CondensationAction(forgotten_event_ids=gone, metadata=metadata, **told)]
+    change = change_of_prompt([*ends], after, "compaction", metadata=metadata)
+    return [] if change is None else [change]
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
@@ -301,11 +302,12 @@ def _replaced(history: History, events: list[int], text: str) -> list[Event]:
     text: they stay with their calls.
     """
     shown = [event.id for event in history.view()]
-    gone = tuple(event_id for event_id in shown if event_id in events)
-    if not gone or not text.strip():
+    if not text.strip() or set(events).isdisjoint(shown):
         return []
-    told: dict[str, Any] = {"summary": text, "summary_offset": shown.index(gone[0])}
-    return [CondensationAction(forgotten_event_ids=gone, metadata={"reason": _REPLACED}, **told)]
+    first = next(place for place, event_id in enumerate(shown) if event_id in events)
+    after: list[int | str] = [*shown[:first], text, *(event_id for event_id in shown[first:] if event_id not in events)]
+    change = change_of_prompt(shown, after, "compaction", metadata={"reason": _REPLACED})
+    return [] if change is None else [change]
 
 
 def _text_of(message: Any) -> str:

@@ -172,9 +172,10 @@ class CodexDecoder(FollowingDecoder):
         said, history = payload.get("message"), payload.get("replacement_history")
         summary = text_or_empty(said)
         members, kept = self.shown.all(), _BASE if type(history) is list else _INSTRUCTED
-        forgotten = tuple(event_id for event_id, known in members if known.role < kept)
-        offset = len(members) - len(forgotten)
-        self.calls.forget(frozenset(forgotten))
+        after: list[int | str] = [event_id for event_id, known in members if known.role >= kept]
+        gone = {event_id for event_id, _ in members}.difference(after)
+        self.calls.forget(gone)
+        offset = len(after)
         if type(history) is list:
             self.calls = OpenCalls()
             place, own, read.timestamp = place_of_summary(history, summary), read.timestamp, None
@@ -189,8 +190,11 @@ class CodexDecoder(FollowingDecoder):
                 offset += read.events[-1].shown and number < (place or 0)
             read.timestamp = own
             summary = "" if place is None else texts_in(history[place]["content"])[0]
-        told = {"summary": summary, "summary_offset": offset} if summary else {}
-        read.add(CondensationAction, forgotten_event_ids=forgotten, **told)
+        after = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
+        if summary:
+            after.insert(offset, summary)
+        read.change(after, "compaction")
+        read.close("compacted", None)
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
-from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
+from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -148,7 +148,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         prompt = next((event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None)
         if prompt is not None and not self._requested:
             read.begin(Origin(format=NAME), None)
-            read.add(CondensationAction, forgotten_event_ids=(prompt,), metadata={**PROMPT_REPLACED})
+            read.put(change_of_prompt([prompt], [], "system prompt"))
 
     def _add(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
         """Add the event of a record."""

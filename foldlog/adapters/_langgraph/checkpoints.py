@@ -19,6 +19,7 @@ from foldlog._archive.recording import HistoryRecorder
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
 from foldlog._formats.registry import format_named
+from foldlog._prompt_changes import staying
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,
@@ -32,7 +33,7 @@ from foldlog.adapters._langgraph.branches import (
     standing_documents,
 )
 from foldlog.adapters._langgraph.deltas import WRITES, Listed
-from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, stay, without
+from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, without
 from foldlog.adapters._shared import document, stood_for
 from foldlog.eventstore import (
     Annotation,
@@ -338,7 +339,7 @@ class Checkpoints:
     def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
         """Return the keys of new records: of one from before its redaction, that of what stays of it, by its id."""
         old, instead = newest.records, dict[Any, bytes]()
-        gone = without(old.spans, stay(old.keys, new.keys))
+        gone = without(old.spans, staying(old.keys, new.keys))
         asked = partial(_shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone])
         events = {event.id: event for event in query_all(self.histories.store.database, asked)} if gone else {}
         for start, stop in gone:

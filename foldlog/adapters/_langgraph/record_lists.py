@@ -1,7 +1,7 @@
 """Keep a list of records, which changes from checkpoint to checkpoint, as events of a conversation.
 
-New records are appended. Records that were removed at the end are retracted, and other removed records are forgotten,
-so that the View follows the list. Ranges of ids say which events are in the list.
+New records are appended, and what removed records are, ``change_of_prompt`` decides, so that the View follows the list.
+Ranges of ids say which events are in the list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from foldlog._archive.recording import HistoryRecorder
-from foldlog.eventstore import CondensationAction, Event, Retraction
+from foldlog._prompt_changes import change_of_prompt, staying
+from foldlog.eventstore import Event, summary_of
 
 Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
@@ -44,21 +45,21 @@ def changes(
     event. ``removed`` is the id of the last event that forgot records before the end, or -1. ``summaries()`` are those
     that are shown: one that stands for no record that stays is forgotten too.
     """
-    staying = stay(old.keys, new)
-    spans = [old.spans[place] for place in staying]
+    places = staying(old.keys, new)
+    spans = [old.spans[place] for place in places]
     events: list[Event] = []
-    if len(staying) < len(old.spans):
-        gone = without(old.spans, staying)
-        if (spans and gone[0] < spans[-1]) or gone[0][0] < removed:
-            ids = [event_id for span in gone for event_id in range(*span)]
-            ids += (each for each, of in summaries().items() if not any(a <= s[0] <= b for a, b in of for s in spans))
-            events.append(CondensationAction(forgotten_event_ids=tuple(ids), metadata={"reason": _REASON}))
-        else:
-            events.append(Retraction(version=gone[0][0], reason=_REASON))
-    if len(staying) < len(new):
+    if len(places) < len(old.spans):
+        stood = summaries()
+        of_gone = [each for each, of in stood.items() if not any(a <= s[0] <= b for a, b in of for s in spans)]
+        before = [*of_gone, *(event_id for span in old.spans for event_id in range(*span))]
+        after = [event_id for span in spans for event_id in range(*span)]
+        condensed_at = max(removed, *map(summary_of, stood), -1)
+        change = change_of_prompt(before, after, condensed_at=condensed_at, metadata={"reason": _REASON})
+        events += [] if change is None else [change]
+    if len(places) < len(new):
         decoder = recorder()
         decoder.skip(len(events))
-        for place in range(len(staying), len(new)):
+        for place in range(len(places), len(new)):
             made = decoder.decode(record(place))
             spans.append((made[0].id, made[-1].id + 1))
             events += made
@@ -85,15 +86,6 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
             made += span
         before = span
     return made
-
-
-def stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
-    """Return the places of the old records that stay, in order. They are the first records of the new list."""
-    staying: list[int] = []
-    for place, key in enumerate(old):
-        if len(staying) < len(new) and new[len(staying)] == key:
-            staying.append(place)
-    return staying
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:

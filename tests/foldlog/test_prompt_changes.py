@@ -1,0 +1,106 @@
+"""What a change of the prompt is: the table of docs/MESSAGES.md, and that a View follows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog._prompt_changes import PROMPT_REPLACED, change_of_prompt, staying
+from foldlog.eventstore import CondensationAction, Message, Retraction, summary_id
+from foldlog.projections import View
+
+PAGE = Path(__file__).parents[2] / "docs" / "MESSAGES.md"
+CAUSES = {"unknown": None, "compaction": "compaction", "return": "return", "system prompt": "system prompt"}
+
+
+def rows():
+    """Yield the cells of each row of the table, as texts."""
+    _, _, after = PAGE.read_text().partition("| the prompt was |")
+    for line in after.partition("\n\n")[0].splitlines()[2:]:
+        yield tuple(cell.strip().strip("`") for cell in line.strip("|").split("|"))
+
+
+def ids(cell):
+    """Return the ids in a cell, and its new summary as the text."""
+    if cell in ("nothing", "none"):
+        return []
+    return [
+        "the summary" if each == '"…"' else summary_id(int(each[1:])) if each.startswith("S") else int(each)
+        for each in cell.split()
+    ]
+
+
+@pytest.mark.parametrize("row", [*rows()], ids=" | ".join)
+def test_the_table_of_the_page_is_what_the_function_decides(row):
+    before, after, cause, condensed, expected = row
+    at = -1 if condensed == "none" else int(condensed)
+    change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
+    told = re.fullmatch(
+        r"none|retraction to (?P<version>\d+)"
+        r"|condensation of (?P<gone>[S\d ]*\d|nothing)( with a summary at (?P<place>\d))?(?P<prompt>, the system.*)?",
+        expected,
+    )
+    assert told is not None
+    if expected == "none":
+        assert change is None
+    elif told["version"]:
+        assert change == Retraction(version=int(told["version"]))
+    else:
+        place = told["place"] and int(told["place"])
+        summary = {} if place is None else {"summary": "the summary", "summary_offset": place}
+        metadata = PROMPT_REPLACED if told["prompt"] else {}
+        assert change == CondensationAction(forgotten_event_ids=tuple(ids(told["gone"])), metadata=metadata, **summary)
+
+
+def test_the_table_has_each_cause_and_each_event():
+    found = list(rows())
+    assert {cause for _, _, cause, _, _ in found} == set(CAUSES)
+    assert {event.split()[0] for *_, event in found} == {"none", "retraction", "condensation"}
+
+
+@given(st.data())
+def test_a_view_follows_each_change(data):
+    events, condensed_at = [], -1
+    for _ in range(data.draw(st.integers(1, 6))):
+        for _ in range(data.draw(st.integers(0, 3))):
+            events.append(Message(id=len(events), source="user", content="said"))
+        before = [event.id for event in View.from_events(events)]
+        after = [event_id for event_id in before if data.draw(st.booleans())]
+        if data.draw(st.booleans()):
+            after = before[: len(after)]
+        if data.draw(st.booleans()):
+            after.insert(data.draw(st.integers(0, len(after))), "the summary")
+        because = data.draw(st.sampled_from([None, "compaction", "return"]))
+        change = change_of_prompt(before, after, because, condensed_at=condensed_at)
+        if change is None:
+            assert before == after
+            continue
+        events.append(type(change)(**{**fields(change), "id": len(events)}))
+        condensed_at = events[-1].id if isinstance(change, CondensationAction) else condensed_at
+        expected = [summary_id(events[-1].id) if isinstance(each, str) else each for each in after]
+        assert [event.id for event in View.from_events(events)] == expected
+        assert because != "compaction" or isinstance(change, CondensationAction)
+
+
+def fields(change):
+    if isinstance(change, Retraction):
+        return {"version": change.version}
+    names = ("forgotten_event_ids", "summary", "summary_offset", "metadata")
+    return {name: getattr(change, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    "old, new, places",
+    [
+        ("abc", "abcd", [0, 1, 2]),
+        ("abc", "bcd", [1, 2]),
+        ("abc", "xbc", []),
+        ("abac", "ac", [0, 3]),
+        ("abc", "", []),
+    ],
+)
+def test_what_stays_begins_the_new_prompt(old, new, places):
+    assert staying(old, new) == places
