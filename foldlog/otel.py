@@ -19,6 +19,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog import _observed
+from foldlog._formats.otlp_genai.sent import COMPACTED
+from foldlog._formats.otlp_genai.spans import message_of
+from foldlog._formats.places import is_declined
 from foldlog._observed import TRACEPARENT
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
@@ -155,7 +158,9 @@ class _Telemetry:
                     told[f"gen_ai.usage.{kind}_tokens"] = reply.usage[name]
                     self.record("gen_ai.client.token.usage", reply.usage[name], {**shared, "gen_ai.token.type": kind})
         if self._contents:
-            told["gen_ai.input.messages"] = dumps(values["messages"], ensure_ascii=False, default=str)
+            told["gen_ai.input.messages"] = dumps(
+                [message_of(dict(each)) for each in values["messages"]], ensure_ascii=False, default=str
+            )
             if reply is not None:
                 output = [{"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}]
                 told["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
@@ -171,7 +176,10 @@ class _Telemetry:
 
 
 def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()}
+    told = {name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()}
+    view = told.pop("foldlog.view", None)
+    is_compacted = view is not None and not all(map(is_declined, view.condensations))
+    return told | ({COMPACTED: True} if is_compacted else {})  # the conventions have no false
 
 
 class _ObservedStore(Store):

@@ -676,7 +676,7 @@ class History:
         """
         from foldlog.condensers import NoCondensationAvailable
 
-        with span("foldlog.prepare", conversation=self.id):
+        with span("foldlog.prepare", conversation=self.id) as more:
             while True:
                 try:
                     prepared = self.step(llm)
@@ -685,6 +685,7 @@ class History:
                         raise
                 else:
                     if isinstance(prepared, View):
+                        more["view"] = prepared
                         return prepared
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import re
 import subprocess
 import sys
@@ -170,6 +171,7 @@ def test_the_async_face_has_the_trace_of_its_caller(seen, tmp_path):
     asyncio.run(run())
     spans = {span.context.span_id: span for span in seen.spans()}
     assert len(seen.spans("foldlog.append")) == len(seen.spans("foldlog.prepare")) == 20
+    assert not any("gen_ai.conversation.compacted" in span.attributes for span in seen.spans())
     assert all(spans[span.parent.span_id].name.startswith("request") for span in seen.spans("foldlog.append"))
 
 
@@ -197,6 +199,10 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     assert call.attributes["gen_ai.usage.input_tokens"] > 0
     assert parent_of(action)[0] == prepare.context.trace_id
     assert (SECRET in call.to_json()) == contents
+    assert prepare.attributes["gen_ai.conversation.compacted"] is True
+    if contents:
+        sent = json.loads(call.attributes["gen_ai.input.messages"])
+        assert all({*message} >= {"role", "parts"} for message in sent)
     assert "sk-secret" not in seen.everything()
     told = seen.metrics()
     assert told["foldlog.condensations", "events"] == told["foldlog.condensations", "made"] == 1

@@ -6,18 +6,20 @@ which spans are a history, where their messages are, and what of them is read. T
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
     tool                an Observation for each result
+    compaction          CondensationAction: the part stands for all before it but the system prompt
     any other span      Annotation: of a tool, of an agent, of a model without messages
 
-``spans.py`` finds the spans of a history and their messages, ``exports.py`` makes those of Langfuse and Phoenix such.
+What changes between the prompts of two spans is decided by ``change_of_prompt``; ``gen_ai.conversation.compacted`` says
+that it was a compaction.
+
+``spans.py`` finds the spans of a history and their messages, ``sent.py`` compares what they sent, ``exports.py`` makes
+those of Langfuse and Phoenix such.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import blake2b
-from itertools import takewhile
-from operator import eq
 from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in
@@ -25,11 +27,24 @@ from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import json_of, parsed
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
+from foldlog._formats.otlp_genai.sent import (
+    COMPACTED,
+    SentMessage,
+    alone,
+    compacted,
+    effective,
+    gist,
+    is_compaction,
+    parts_of,
+    summary_in,
+)
 from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, message_of, span_of
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, time_at, usage_told
+from foldlog._formats.places import is_declined
+from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
-from foldlog.eventstore import Annotation, Content, Event, Retraction
+from foldlog._prompt_changes import Cause, change_of_prompt, staying
+from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
 
 _USAGE = {
     "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
@@ -40,7 +55,6 @@ _USAGE = {
     "total_tokens": ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total"),
 }
 _COST, _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost"), "langfuse.observation.cost_details"
-_KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file")
 _READ_ELSEWHERE = ("tool_call", "tool_call_response", "reasoning")
 _IN_WORDS = ("text", "document", "blob", "uri", "file")
 _OF_MESSAGES = ("role", "parts", "content", "name", "id", "type", "index", "tool_call_id", "finish_reason")
@@ -58,8 +72,9 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._traces: dict[str, Trace] = {}
-        self._said: list[tuple[bytes, int]] = []
-        """What was said on the branch that is shown: the gist of each message, and the version after it."""
+        self.sent: list[SentMessage] = []
+        """What the model was sent last, and its reply."""
+        self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span, began = TracedSpan(record), read.timestamp
@@ -69,26 +84,47 @@ class _Decoder(FollowingDecoder):
         trace.add(span, [kind for kind in tells if tells[kind]])
         below = trace.told_below(span) if span.is_agent else ()
         found = {} if "messages" in below else found
-        told = [*found.get("system", ()), *found.get("input", ())]
-        same = sum(takewhile(bool, map(eq, map(_gist, told), (gist for gist, _ in self._said))))
-        if told and same < len(self._said):
-            version = self._said[same - 1][1] if same else 0
-            read.add(Retraction, version=version, timestamp=None)
-            self._said = self._said[:same]
-        for message in told[same:]:
-            self._read_message(read, message)
+        if told := [*found.get("system", ()), *found.get("input", ())]:
+            self._follow_prompt(read, told, "compaction" if span.attributes.get(COMPACTED) is True else None)
         sent = len(read.events)
         several = {"calls": 0} if span.is_agent else {}
         read.meta = {"reply": read.origin.id, **usage, **several} if usage and "usage" not in below else {}
         read.timestamp = time_at(span.ended / 1e9)
-        for message in found.get("output", ()):
-            self._read_message(read, message)
+        output = found.get("output", ())
+        if any(map(is_compaction, alone(output))):
+            self._follow_prompt(read, [*(each.message for each in self.sent), *output], "compaction")
+        else:
+            for message in output:
+                self._read_message(read, message)
         if len(read.events) == sent:
             read.add(Annotation, name="span", data=text_or_empty(span.told.get("name")), timestamp=began)
 
+    def _follow_prompt(self, read: RecordEvents, told: list[dict[str, Any]], because: Cause | None) -> None:
+        """Add the change after which a View shows these messages, and the events of those that are new."""
+        told, old = effective(told), self.sent
+        known = {each.gist for each in old}
+        place = next((n for n, each in enumerate(told) if is_compaction(each) and gist(each) not in known), None)
+        compaction = None if place is None else told.pop(place)
+        kept = [old[n] for n in staying([each.gist for each in old], [*map(gist, told)])]
+        new, after = told[len(kept) :], list[int | str]()
+        summary = SentMessage(b"", {}, ()) if compaction is None else SentMessage(gist(compaction), compaction, ())
+        if compaction is not None:
+            kept.insert(min(place or 0, len(kept)), summary)
+        for each in kept:
+            after += [summary_in(each.message)] if each is summary else each.ids
+        before = [event_id for each in old for event_id in each.ids]
+        change = change_of_prompt(before, after, because, condensed_at=self._condensed_at)
+        read.put(change)
+        if isinstance(change, CondensationAction):
+            self._condensed_at = read.version - 1
+        stands = summary._replace(ids=(summary_id(read.version - 1),))
+        self.sent = [stands if each is summary else each for each in kept]
+        for message in new:
+            self._read_message(read, message)
+
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Add the events of a message: none if it tells nothing."""
-        role, parts = text_or_empty(message.get("role")), _parts(message)
+        role, parts, first = text_or_empty(message.get("role")), parts_of(message), len(read.events)
         unread = [key for key in message if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})]
         role = "assistant" if role == "model" else role
         if role not in ROLES:
@@ -105,11 +141,8 @@ class _Decoder(FollowingDecoder):
         if read.parts:
             content, read.parts = said(read.parts), []
             read.take(spoken(role, content))
-        self._said.append((_gist(message), read.version))
-
-
-def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in message["parts"]])
+        ids = tuple(event.id for event in read.events[first:] if event.shown)
+        self.sent.append(SentMessage(gist(message), message, ids))
 
 
 def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,17 +170,6 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "text", "text": text} if kind in _IN_WORDS and text else part
 
 
-def _gist(message: dict[str, Any]) -> bytes:
-    """Return what two messages have in common that say the same. Reasoning is not sent again."""
-    keys = ("type", "content", "text", "id", "name", "arguments", "response", "result", "uri", "file_id")
-    parts = [
-        [part.get(key) for key in keys] if part.get("type") in _KNOWN else part
-        for part in _parts(message)
-        if part.get("type") != "reasoning"
-    ]
-    return blake2b(json_of([message.get("role"), parts]), digest_size=16).digest()
-
-
 def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the model and the tokens of a reply as events have them."""
 
@@ -173,13 +195,20 @@ class _Encoder(OpenAIChatEncoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sent: list[Any] = []
+        self._sent: list[SentMessage] = []
+        self._reader: _Decoder | None = None
+        """Reads the spans that were imported, whose messages the next span repeats."""
+        self._is_compacted = False
         self._newest: Event | None = None
         """What was said last, if it is not a reply."""
         self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:
         self._trace = self._trace or session_of(event).replace("-", "")
+        if isinstance(event, CondensationAction) and not is_declined(event):
+            complete = self.complete(0)
+            self._sent, self._is_compacted = compacted(self._sent, event), True
+            return complete
         return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
@@ -189,7 +218,7 @@ class _Encoder(OpenAIChatEncoder):
             message = message_of({key: chat[key] for key in _OF_CHAT if key in chat})
             self._newest = None if message["role"] == "assistant" else events[-1]
             spans += [self._span(events[-1], [message])] if self._newest is None else ()
-            self._sent.append(message)
+            self._sent.append(SentMessage(b"", message, tuple(event.id for event in events)))
         return spans
 
     def end(self) -> Sequence[Any]:
@@ -198,19 +227,25 @@ class _Encoder(OpenAIChatEncoder):
         return spans if newest is None else [*spans, self._span(newest, ())]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        span = TracedSpan(record)
-        if found := span.messages():
-            self._sent = [message for name in ("system", "input", "output") for message in found.get(name, ())]
-        self._trace = str(span.told.get("traceId", self._trace))
+        if record is not None and events:
+            self._reader = self._reader or _Decoder(Options(format=FORMAT))
+            self._reader.skip_to(events[0].id)
+            self._reader.events(record)
+            self._sent = [*self._reader.sent]
+            self._trace = TracedSpan(record).trace or self._trace
 
     def _span(self, event: Event, reply: Sequence[Any]) -> dict[str, Any]:
         time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
-        told = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(self._sent)}
+        told = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps([each.message for each in self._sent]),
+        }
         told |= {"gen_ai.output.messages": json.dumps(reply)} if reply else {}
+        marks = [{"key": COMPACTED, "value": {"boolValue": True}}] if self._is_compacted else []
         span = {
             **{"traceId": self._trace, "spanId": f"{event.id + 1:016x}", "name": "chat", "kind": 3},
             **{"startTimeUnixNano": time, "endTimeUnixNano": time},
-            "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in told.items()],
+            "attributes": [*({"key": key, "value": {"stringValue": text}} for key, text in told.items()), *marks],
         }
         return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 import foldlog
-from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, SystemMessage
+from foldlog import open as open_histories
+from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, SystemMessage
 from foldlog.formats import NotAHistory, SourceRefused, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import bytes_of, new_store
@@ -142,6 +143,117 @@ def test_what_a_span_no_longer_sends_is_taken_back(tmp_path):
     assert [type(each) for each in events[-3:]] == [Retraction, Message, Message]
     assert texts(events) == ["sum: 9 km", "18 km"]
     assert texts(events[:9])[-1] == "9 km"
+
+
+def compaction(content="9 km far."):
+    return {"type": "compaction", **({} if content is None else {"content": content})}
+
+
+BEGUN = [
+    chat("c1", 1, [said("user", "how far?")], [said("assistant", "9 km")], system_instructions=INSTRUCTIONS),
+    chat("c2", 2, [said("user", "how far?"), said("assistant", "9 km"), said("user", "sure?")],
+         [said("assistant", "yes")], system_instructions=INSTRUCTIONS),
+]  # fmt: skip
+SUM, ON = said("assistant", compaction()), said("user", "and back?")
+LAST = [said("user", "sure?"), said("assistant", "yes")]
+
+
+def later(told, reply=None, at=3, **more):
+    reply = reply or [said("assistant", "18 km")]
+    return chat(f"c{at}", at, told, reply, system_instructions=INSTRUCTIONS, **more)
+
+
+@pytest.mark.parametrize(
+    "spans, shown, kinds",
+    [
+        ([later([SUM, ON])], ["9 km far.", "and back?", "18 km"], [CondensationAction]),
+        ([later([SUM, *LAST, ON])], ["9 km far.", "sure?", "yes", "and back?", "18 km"], [CondensationAction]),
+        ([later([*LAST, SUM, ON])], ["9 km far.", "and back?", "18 km"], [CondensationAction]),
+        ([later([*LAST, ON])], ["sure?", "yes", "and back?", "18 km"], [CondensationAction]),
+        ([later([said("user", "how far?"), ON])], ["how far?", "and back?", "18 km"], [Retraction]),
+        (
+            [later([said("user", "how far?"), ON], conversation__compacted=True)],
+            ["how far?", "and back?", "18 km"],
+            [CondensationAction],
+        ),
+        (
+            [later([ON], [said("assistant", compaction(), "18 km")])],
+            ["9 km far.", "18 km"],
+            [Retraction, CondensationAction],
+        ),
+        (
+            [later([SUM, ON]), later([SUM, ON, said("assistant", "18 km"), LAST[0]], [LAST[1]], 4)],
+            ["9 km far.", "and back?", "18 km", "sure?", "yes"],
+            [CondensationAction],
+        ),
+        (
+            [later([SUM, ON]), later([said("assistant", compaction("27 in all.")), LAST[0]], [LAST[1]], 4)],
+            ["27 in all.", "sure?", "yes"],
+            [CondensationAction, CondensationAction],
+        ),
+    ],
+    ids=[
+        *("all", "but the last", "with what it stands for", "without a word", "taken back", "by the attribute"),
+        *("in a reply", "sent again", "twice"),
+    ],
+)
+def test_a_compaction_is_a_condensation(tmp_path, spans, shown, kinds):
+    events = read(tmp_path, request(*BEGUN, *spans))
+    assert [event.content for event in View.from_events(events)] == ["Be brief.", *shown]
+    assert [type(each) for each in events if each.structural] == kinds
+
+
+def test_a_compaction_that_only_its_server_can_read_has_a_text_in_its_place(tmp_path):
+    events = read(tmp_path, request(*BEGUN, later([said("assistant", compaction(None)), ON])))
+    _, stands, *_ = View.from_events(events)
+    assert "only the server" in stands.content
+
+
+CONDENSED = [
+    SystemMessage(id=0, content="Be brief."),
+    Message(id=1, source="user", content="how far?"),
+    Message(id=2, source="agent", content="9 km"),
+    Message(id=3, source="user", content="sure?"),
+    CondensationAction(id=4, forgotten_event_ids=(2,), summary="9 km far.", summary_offset=2),
+    Message(id=5, source="agent", content="yes"),
+    CondensationAction(id=6, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}),
+    Message(id=7, source="user", content="and back?"),
+    CondensationAction(id=8, forgotten_event_ids=(-6, 3)),
+    Message(id=9, source="agent", content="18 km"),
+]
+
+
+def test_a_condensation_is_written_as_a_compaction():
+    records = list(encode(CONDENSED, NAME))
+    attributes = [
+        {each["key"]: each["value"] for each in record["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]}
+        for record in records
+    ]
+    assert ["gen_ai.conversation.compacted" in each for each in attributes] == [False, True, True]
+    told = json.loads(attributes[1]["gen_ai.input.messages"]["stringValue"])
+    assert [part["type"] for message in told for part in message["parts"]] == ["text", "text", "compaction", "text"]
+    again = list(decode(records, NAME))
+    assert [type(each) for each in again if each.structural] == [CondensationAction] * 2
+    told = json.loads(attributes[2]["gen_ai.input.messages"]["stringValue"])
+    assert [part.get("content") for message in told for part in message["parts"]] == [
+        *("Be brief.", "how far?", "yes", "and back?")
+    ]
+    assert [event.content for event in View.from_events(again)] == [
+        event.content for event in View.from_events(CONDENSED)
+    ]
+
+
+def test_a_condensation_behind_imported_spans_is_written_as_a_compaction(foldlog, tmp_path):
+    (tmp_path / "t.jsonl").write_text(json.dumps(request(*BEGUN)))
+    assert foldlog("import", tmp_path / "t.jsonl", "--conversation", "c").status == 0
+    with open_histories("foldlog.db") as histories:
+        history = histories["c"]
+        ids = [event.id for event in history.view()]
+        history.append(CondensationAction(forgotten_event_ids=ids[1:3], summary="9 km far.", summary_offset=1))
+        history.append([Message(source="user", content="and back?"), Message(source="agent", content="18 km")])
+        shown = [event.content for event in history.view()]
+        records = list(history.export(NAME))
+    assert [event.content for event in View.from_events(decode(records, NAME))] == shown
 
 
 def test_a_line_that_is_cut_is_a_finding_of_each_conversation_of_its_file(tmp_path):

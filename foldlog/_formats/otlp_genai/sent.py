@@ -1,0 +1,83 @@
+"""What a model was sent: messages, of which a part of the type ``compaction`` stands for all that came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from foldlog._formats.blocks import kind_of
+from foldlog._formats.json_text import json_of
+from foldlog._formats.record import dicts_in, text_or_empty
+from foldlog.eventstore import CondensationAction, summary_id
+
+COMPACTED = "gen_ai.conversation.compacted"
+"""The attribute that says that what the model was sent is a compacted view of the conversation."""
+UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
+_KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
+_OF_SYSTEM = ("system", "developer")
+
+
+class SentMessage(NamedTuple):
+    """A message, what it has in common with one that says the same, and the ids of its events that are shown."""
+
+    gist: bytes
+    message: dict[str, Any]
+    ids: tuple[int, ...]
+
+
+def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in message["parts"]])
+
+
+def gist(message: dict[str, Any]) -> bytes:
+    """Return what two messages have in common that say the same. Reasoning is not sent again."""
+    keys = ("type", "content", "text", "id", "name", "arguments", "response", "result", "uri", "file_id")
+    parts = [
+        [part.get(key) for key in keys] if part.get("type") in _KNOWN else part
+        for part in parts_of(message)
+        if part.get("type") != "reasoning"
+    ]
+    return blake2b(json_of([message.get("role"), parts]), digest_size=16).digest()
+
+
+def is_compaction(message: dict[str, Any]) -> bool:
+    """Return whether a message is a compaction ``alone``."""
+    return kind_of(next(iter(message["parts"]), None)) == "compaction"
+
+
+def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with each compaction as a message of its own."""
+    return [
+        {**message, "parts": list(parts)}
+        for message in messages
+        for _, parts in groupby(message["parts"], lambda part: kind_of(part) == "compaction")
+    ]
+
+
+def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages that count: before the newest compaction only those of the system."""
+    split = alone(messages)
+    newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)
+    return [*(each for each in split[:newest] if each.get("role") in _OF_SYSTEM), *split[newest:]]
+
+
+def summary_in(compaction: dict[str, Any]) -> str:
+    """Return the summary of a compaction: a text in its place where no one but its server can read it."""
+    texts = [text_or_empty(part.get("content")) for part in parts_of(compaction)]
+    return "\n\n".join(filter(None, texts)) or UNREADABLE
+
+
+def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
+    """Return what a model is sent after a condensation of ours."""
+    gone = frozenset(event.forgotten_event_ids or ())
+    kept = [each for each in sent if not each.ids or not gone.issuperset(each.ids)]
+    if not event.summary:
+        return kept
+    place, before = 0, event.summary_offset or 0
+    while place < len(kept) and before > 0:
+        before -= len(kept[place].ids)
+        place += 1
+    message = {"role": "assistant", "parts": [{"type": "compaction", "content": event.summary}]}
+    return [*kept[:place], SentMessage(b"", message, (summary_id(event.id),)), *kept[place:]]
