@@ -8,10 +8,14 @@ steps, and the events that they become:
     user                            Message
     agent                           Message, or an Action for each call; its reasoning is the thinking of the first
     results of its observation      Observation each; a Message from the environment where it answers no call
+    with the boundary "replace"     CondensationAction of all but the system prompt, since ATIF 1.7: the observation is
+                                    the summary. Where it has none, a later step tells it
 
-A trajectory does not tell compactions: an agent that summed up its history begins another trajectory, whose first steps
-are copies (``is_copied_context``), or says so in a step. A View shows copies, since the model was sent them; their
-calls, requests and tokens are no figures. Trajectories of sub-agents in it are kept in the last record.
+The boundary stands in ``extra.context_management`` of a step. Agents that do not write it begin another trajectory,
+whose first steps are copies (``is_copied_context``). A View shows copies, since the model was sent them; their calls,
+requests and tokens are no figures. Trajectories of sub-agents in it are kept in the last record.
+
+A condensation of ours is written as such a step, and what it left in the View as copies behind it.
 """
 
 from __future__ import annotations
@@ -21,10 +25,23 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
-from foldlog._formats.files.readers import in_document, on_lines
+from foldlog._formats.files.documents import document_in
+from foldlog._formats.files.readers import in_object, object_in, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.json_text import bytes_of
+from foldlog._formats.members import Members
 from foldlog._formats.pairs import PairsEncoder, said_before, thinking_before
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, within
+from foldlog._formats.places import is_declined
+from foldlog._formats.record import (
+    Located,
+    dict_or_empty,
+    dicts_in,
+    joined_text,
+    member,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import arguments_of, call_id_of, id_of_source, role_of, session_of, stamp_of
 from foldlog._formats.usage import (
@@ -39,13 +56,30 @@ from foldlog._formats.usage import (
     model_named,
 )
 from foldlog._usage import cost_of, usage_of
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    Source,
+    SystemMessage,
+    summary_id,
+)
 
 NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
 """What stands before the steps, and does not change."""
+_PARENT = "subagent_of"
+"""The conversation in whose trajectory that of a sub-agent stands, in its ``extra``."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
+_BOUNDARY = ("extra", "context_management", "boundary")
+_TRIMMED = (
+    "says that older steps were left out of the prompt, and not which (boundary 'truncate'); the View shows them all"
+)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -61,9 +95,20 @@ class _Trajectories(FileReader):
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        return in_document(
-            path, "steps", lambda held: text_or_none(held.get("trajectory_id", held.get("session_id"))), _BEFORE
-        )
+        document = object_in(path)
+        name = text_or_none(document.value.get("trajectory_id", document.value.get("session_id")))
+        yield in_object(path, document, "steps", name, _BEFORE)
+        yield from _of_subagents(document, name or path.stem)
+
+
+def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
+    """Yield the trajectories in a trajectory, and those in them."""
+    for held in dicts_in(document.value.get("subagent_trajectories")):
+        if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
+            known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
+            inner = document_in(bytes_of({**held, "extra": known}), document.source, document.line)
+            yield in_object(Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra"))
+            yield from _of_subagents(inner, f"{parent}/{name}")
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
@@ -79,7 +124,7 @@ def _document(records: Iterable[Any]) -> dict[str, Any]:
         else:
             after |= record
     agent, session = {"name": "foldlog", "version": "1"}, session_of(steps[0] if steps else None)
-    before = before or {"schema_version": "ATIF-v1.6", "session_id": session, "agent": agent}
+    before = before or {"schema_version": "ATIF-v1.8", "session_id": session, "agent": agent}
     return {**before, "steps": steps, **after}
 
 
@@ -108,18 +153,25 @@ class _Decoder(FollowingDecoder):
         self._agent: dict[str, Any] = {}
         self._begun = self._copies = False
 
+    def known(self, event: Event, read: RecordEvents) -> bool:
+        """Return whether an event is a system prompt, which stays where a boundary replaces all else."""
+        return isinstance(event, SystemMessage)
+
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
         self._copies = self._copies or record.get("is_copied_context") is True
         read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
         if not source and type(agent) is dict:
             self._agent = agent
+        if parent := text_or_empty(within(record, "extra", _PARENT)):
+            read.meta["parent"] = f"{self.options.prefix}{parent}"
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         if not read.is_copy:
             read.tell(model, within(counts, "cost_usd"), counts, **names)
             read.meta |= {"calls": calls} if type(calls := record.get("llm_call_count")) is int and calls > 1 else {}
-        if source == "system" and not self._begun:
+        replaces = within(record, *_BOUNDARY) == "replace"
+        if source == "system" and not self._begun and not replaces:
             tools = self._agent.get("tool_definitions")
             content = joined_text(tuple(said_in(record.get("message"))))
             read.add(SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ())
@@ -131,15 +183,29 @@ class _Decoder(FollowingDecoder):
             for call in dicts_in(record.get("tool_calls")):
                 read.call(call.get("function_name"), call.get("arguments"), call.get("tool_call_id"))
             read.say(_SOURCES[source], as_text=True)
-        for result in dicts_in(within(record, "observation", "results")):
-            told, call_id = result.get("content"), result.get("source_call_id")
-            if type(call_id) is str:
-                read.answer(call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told))
-            else:
-                read.parts = said_in(told)
-                read.say("environment", as_text=True)
+        if source != "system" or not replaces:
+            _read_results(read, record)
+        if replaces:
+            told = (joined_text(tuple(said_in(result.get("content")))) for result in _results(record))
+            read.condense(bool, "\n\n".join(filter(None, told)), {"reason": "the source compacted its context"})
+        elif within(record, *_BOUNDARY) == "truncate":
+            self.options.findings.append(_TRIMMED)
         data = {key: value for key, value in record.items() if key not in ("source", "step_id", "timestamp")}
         read.close(source or "trajectory", data)
+
+
+def _results(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return dicts_in(within(record, "observation", "results"))
+
+
+def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
+    for result in _results(record):
+        told, call_id = result.get("content"), result.get("source_call_id")
+        if type(call_id) is str:
+            read.answer(call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told))
+        else:
+            read.parts = said_in(told)
+            read.say("environment", as_text=True)
 
 
 # -- events to records ------------------------------------------------------------------------------------------------
@@ -147,6 +213,41 @@ class _Decoder(FollowingDecoder):
 
 class _Encoder(PairsEncoder):
     last = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = Members[Event]()
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        super().follow(events, record)
+        for event in events:
+            self._show(event)
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        self._show(event)
+        if isinstance(event, CondensationAction) and not is_declined(event):
+            return [*self.end(), *self._boundary(event)]
+        return super().records(event)
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, CondensationAction) and event.summary:
+            self._shown.follow(event, CondensationSummary(content=event.summary))
+        elif event.shown or event.structural:
+            self._shown.follow(event, event)
+
+    def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
+        """Return the step of a condensation, and copies of what it left in the View, which it would replace too."""
+        step = self._step(event, "system", "Context compaction performed")
+        step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
+        step["extra"] = {"context_management": {"type": "compaction", "boundary": "replace"}}
+        copier, copies = _Encoder(), list[dict[str, Any]]()
+        copier.last = self.last
+        for event_id, kept in self._shown.all():
+            if event_id != summary_id(event.id) and not isinstance(kept, SystemMessage):
+                copies += copier.records(kept) or ()
+        copies += copier.end()
+        self.last = copier.last
+        return [step, *({**copy, "is_copied_context": True} for copy in copies)]
 
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events

@@ -125,13 +125,19 @@ def in_document(
     returns its name in the fields. Raises ``NotAHistory``.
     """
     document = object_in(path)
+    yield in_object(path, document, key, name_in(document.value) or None, before, after)
+
+
+def in_object(
+    path: Path, document: Located, key: str, name: str | None, before: Sequence[str], after: str = ""
+) -> Contained:
+    """Return the history in the object that a document is: see ``in_document``. Raises ``NotAHistory``."""
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
-    held = {name: value for name, value in document.value.items() if name != key}
-    name = name_in(held) or None
+    held = {field: value for field, value in document.value.items() if field != key}
     first = {field: held.pop(field) for field in before if field in held}
     last = [{after: held} if after else held] if held or after else []
-    yield Contained(name, document_of(document, key, [first, *document.value[key], *last]))
+    return Contained(name, document_of(document, key, [first, *document.value[key], *last]))
 
 
 def object_in(path: Path) -> Located:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from foldlog import open as open_histories
 from foldlog._formats.imported_calls import calls_of_imported
-from foldlog.formats import NotAHistory, detect
+from foldlog.eventstore import NOT_RECORDED, Action, CondensationAction, Message, Observation, SystemMessage
+from foldlog.formats import NotAHistory, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at, reader_of
 from tests.foldlog.records import used
@@ -140,3 +143,132 @@ def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(fold
     run, _ = foldlog("diff", "s-1", "s-2", "--json").document["runs"]
     assert (run["requests"], run["replies"], run["calls"]) == (1, 1, 0)
     assert len(View.from_events(read(*document["steps"]))) == 9
+
+
+# -- compaction -------------------------------------------------------------------------------------------------------
+
+
+def boundary(number, *contents, source="system", kind="replace", **more):
+    found = {"observation": {"results": [{"content": each} for each in contents]}} if contents else {}
+    extra = {"context_management": {"type": "compaction", "boundary": kind}}
+    return step(number, source, "Context compaction performed", extra=extra, **found, **more)
+
+
+def texts_of(events):
+    return [event.content for event in View.from_events(events)]
+
+
+TURNS = [step(1, "system", "You measure."), step(2, "user", "how far?"), step(3, "agent", "9 km")]
+
+
+@pytest.mark.parametrize(
+    "steps, shown",
+    [
+        ([boundary(4, "It is 9 km."), step(5, "user", "and back?")], ["It is 9 km.", "and back?"]),
+        ([boundary(4, "It is", [{"type": "text", "text": "9 km."}])], ["It is\n\n9 km."]),
+        ([boundary(4), step(5, "user", "In short: 9 km.")], ["In short: 9 km."]),
+        ([boundary(4, "It is 9 km."), boundary(5, "9.")], ["9."]),
+        (
+            [boundary(4, source="agent", tool_calls=calls("c"), observation=results(("c", "It is 9 km.")))],
+            ["It is 9 km."],
+        ),
+        ([boundary(4, "the web says 10", kind="append")], ["how far?", "9 km", "the web says 10"]),
+    ],
+    ids=["a summary", "two results", "told by a later step", "again", "of a call", "added to the context"],
+)
+def test_a_boundary_replaces_what_came_before_by_its_observation(steps, shown):
+    events = read(*TURNS, *steps)
+    assert texts_of(events) == ["You measure.", *shown]
+    replaced = [each for each in steps if each.get("extra") and shown[0] != "how far?"]
+    assert sum(isinstance(event, CondensationAction) for event in events) == len(replaced)
+
+
+def test_a_boundary_at_the_beginning_forgets_nothing():
+    assert texts_of(read(boundary(1, "So far: 9 km."), step(2, "user", "on"))) == ["So far: 9 km.", "on"]
+    assert texts_of(read(boundary(1), step(2, "user", "on"))) == ["on"]
+
+
+def test_a_step_that_does_not_tell_what_it_trimmed_is_a_finding():
+    found = []
+    events = list(
+        decode([*TURNS, boundary(4, "cut", kind="truncate")], "atif", findings=lambda it: found.append(str(it)))
+    )
+    assert len(View.from_events(events)) == 4
+    assert len(found) == 1
+    assert "left out of the prompt" in found[0]
+
+
+CONDENSED = [
+    SystemMessage(id=0, content="You measure."),
+    Message(id=1, source="user", content="how far?"),
+    Message(id=2, source="agent", content="I look."),
+    Action(id=3, tool="measure", arguments={"of": "a"}, call_id="a", response_id="r"),
+    Observation(id=4, tool="measure", content="9", call_id="a", cause=3),
+    CondensationAction(id=5, forgotten_event_ids=(1, 2), summary="Asked for a way.", summary_offset=1),
+    Message(id=6, source="agent", content="9 km"),
+    CondensationAction(id=7, forgotten_event_ids=(6,)),
+    CondensationAction(id=8, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}),
+    Message(id=9, source="user", content="and back?"),
+]
+
+
+def test_a_condensation_is_written_as_a_boundary_with_copies_of_what_it_left():
+    steps = list(encode(CONDENSED, "atif"))
+    assert [each["step_id"] for each in steps] == [*range(1, len(steps) + 1)]
+    marks = [(each["source"], each["message"], "extra" in each, each.get("is_copied_context")) for each in steps]
+    compacted = ("system", "Context compaction performed", True, None)
+    assert marks == [
+        ("system", "You measure.", False, None),
+        ("user", "how far?", False, None),
+        ("agent", "I look.", False, None),
+        ("agent", "", False, None),
+        compacted,
+        ("agent", "", False, True),
+        ("agent", "9 km", False, None),
+        compacted,
+        ("user", "Asked for a way.", False, True),
+        ("agent", "", False, True),
+        ("user", "and back?", False, None),
+    ]
+    again = read(*steps)
+    assert View.from_events(again).to_messages() == View.from_events(CONDENSED).to_messages()
+
+
+def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
+    models = pytest.importorskip("atif", reason="the public models of ATIF are not installed: pip install atif")
+    with open_histories("foldlog.db") as histories:
+        histories["c"].append([replace(each, id=NOT_RECORDED) for each in CONDENSED])
+    assert foldlog("export", "c", "--format", "atif", "--output", tmp_path / "out.json").status == 0
+    document = json.loads((tmp_path / "out.json").read_text())
+    trajectory = models.Trajectory.model_validate(document)
+    assert (trajectory.schema_version, len(trajectory.steps)) == ("ATIF-v1.8", 11)
+    assert trajectory.to_json_dict() == document
+
+
+# -- sub-agents -------------------------------------------------------------------------------------------------------
+
+
+def test_trajectories_of_sub_agents_are_histories_of_their_own(foldlog, tmp_path):
+    inner = {**HEAD, "trajectory_id": "deep", "steps": [step(1, "user", "deeper")]}
+    child = {
+        **HEAD,
+        "trajectory_id": "look",
+        "steps": [step(1, "user", "look there")],
+        "subagent_trajectories": [inner],
+    }
+    odd = [7, {"trajectory_id": "x"}, {"steps": []}]
+    document = {**HEAD, "steps": STEPS, **TAIL, "subagent_trajectories": [child, *odd]}
+    (tmp_path / "t.json").write_text(json.dumps(document, indent=1))
+    found = histories_at(tmp_path)
+    assert [each.name for each in found] == ["s-1", "s-1/look", "s-1/look/deep"]
+    assert foldlog("import", tmp_path / "t.json").status == 0
+    for name, whole in (
+        ("s-1", document),
+        ("s-1/look", {**child, "extra": {"subagent_of": "s-1"}}),
+        ("s-1/look/deep", {**inner, "extra": {"subagent_of": "s-1/look"}}),
+    ):
+        assert foldlog("export", name, "--output", tmp_path / "out.json", "--force").status == 0
+        assert json.loads((tmp_path / "out.json").read_text()) == whole
+    with open_histories("foldlog.db") as histories:
+        parents = [next(histories[each.name].events(0, 1)).meta.get("parent") for each in found]
+    assert parents == [None, "s-1", "s-1/look"]

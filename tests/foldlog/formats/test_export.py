@@ -108,7 +108,7 @@ LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
     ),
     "a condensation": (
         [ASKED, ASKED, CondensationAction(forgotten_event_ids=(0,), summary="sum", summary_offset=0)],
-        {"1 condensation": (CHAT, ANTHROPIC, OTLP, ATIF)},
+        {"1 condensation": (CHAT, ANTHROPIC)},
     ),
     "a request": ([ASKED, CondensationRequest()], {"1 request": (CHAT, ANTHROPIC, OTLP, ATIF)}),
     "a document": ([ASKED, DocumentChanges(changed={"a": {"value": 1}})], {"1 change of documents": ALL}),
