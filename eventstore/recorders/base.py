@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
-from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable
+from foldlog.eventstore.errors import EventsNotMade, InvalidArgument, StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
     BYTES,
@@ -672,7 +672,9 @@ class Recorder(ABC):
         """
 
     def position(self, given: int | str) -> int:
-        """Return a position that is given as such or as its text."""
+        """Return a position that is given as such or as its text. Raises ``InvalidArgument`` for another text."""
+        if isinstance(given, str) and not given.isdecimal():
+            raise InvalidArgument(f"{given!r} is not a position; keep str(recorded.position) of what follow gives")
         return int(given)
 
     @abstractmethod

@@ -67,7 +67,7 @@ def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
         yield "events_held_back", "Events that a running transaction holds back.", [({}, status.held_back)]
         return
     last, known = recorder.query(lambda reader: (int(reader.value("last_position")), reader.value("trackings")))
-    behind = {name: max(0, last - reached) for name, reached in json.loads(known) if not is_a_copy(name)}
+    behind = {name: max(0, last - int(reached)) for name, reached in json.loads(known) if not is_a_copy(name)}
     yield "follower_lag_events", about, [({"follower": name}, events) for name, events in behind.items()]
 
 

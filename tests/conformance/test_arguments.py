@@ -72,6 +72,8 @@ def test_what_is_no_whole_number_is_refused(filled: Store, name: str):
     for wrong in NOT_WHOLE:
         if wrong is None and name.endswith(NONE_IS_ALL) and name != "conversations, limit":
             continue
+        if wrong == "1" and name == "follow":
+            continue  # the text of a position
         with pytest.raises(TypeError, match="is a whole number, not"):
             CALLS[name](filled, wrong)  # type: ignore[arg-type]
 

@@ -116,7 +116,7 @@ PROTECTIONS = {
     ),
     "standby": Protection(
         "… and no connection for writing lives through a promotion",
-        "eventstore:greet",
+        "eventstore:_check_server",
         Never("is_standby"),
         f"{_POSITIONS} -k takes_no_writers",
     ),

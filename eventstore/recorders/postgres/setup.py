@@ -73,8 +73,8 @@ def prepare(
     made = facts.get("part", str(part or ONLY))
     if part is not None and made != str(part):
         raise StoreUnusable(
-            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be changed: copy them with "
-            f"'foldlog copy' to other schemas (?schema=)",
+            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be changed: copy "
+            f"the store to another schema, ?schema= (see 'foldlog copy --help')",
             kind="refused",
         )
     number, _, of = made.partition(" of ")
@@ -114,11 +114,11 @@ def greet(
     is_on_citus = False
     for store, answer in zip(stores, wire.ask(), strict=True):
         store.bind(wire)
-        is_on_citus = _check(wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable)
+        is_on_citus = _check_server(wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable)
     return is_on_citus
 
 
-def _check(
+def _check_server(
     wire: Wire,
     info: psycopg.ConnectionInfo,
     schema: str,

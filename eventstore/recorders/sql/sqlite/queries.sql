@@ -505,8 +505,10 @@ DELETE FROM blocks WHERE rowid IN (SELECT rowid FROM blocks WHERE conversation =
 SELECT event, places FROM made WHERE conversation = ? ORDER BY event
 
 -- name: made_near
-SELECT event, places FROM made WHERE conversation = ?1
-AND event >= coalesce((SELECT max(event) FROM made WHERE conversation = ?1 AND event <= ?2), 0) ORDER BY event LIMIT ?3
+WITH asked (conversation, event, most) AS (SELECT ?, ?, ?)
+SELECT event, places FROM made WHERE conversation = (SELECT conversation FROM asked)
+AND event >= coalesce((SELECT max(event) FROM made WHERE conversation = (SELECT conversation FROM asked)
+AND event <= (SELECT event FROM asked)), 0) ORDER BY event LIMIT (SELECT most FROM asked)
 
 -- name: put_made
 INSERT OR REPLACE INTO made (conversation, event, places) VALUES (?, ?, ?)
