@@ -15,7 +15,7 @@ from pathlib import Path
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIST = """
-    SELECT c.id, c.created_at, e.id + 1, e.recorded_at FROM conversations c JOIN events e
+    SELECT c.id, c.created_at, e.id + 1, substr(e.meta, 17, 8) FROM conversations c JOIN events e
         ON e.conversation = c.key AND e.id = (SELECT max(id) FROM events WHERE conversation = c.key)
     WHERE c.visible ORDER BY c.id
 """
@@ -24,7 +24,7 @@ _LIST = """
 def print_list(path: str) -> None:
     print(f"{'conversation':<21}  events  first recorded (UTC)  last recorded (UTC)")
     for name, created_at, version, recorded_at in sqlite3.connect(path).execute(_LIST):
-        first, last = _moment(created_at), _moment(recorded_at)
+        first, last = _moment(created_at), _moment(int.from_bytes(recorded_at))
         print(f"{name:<21}  {version:>6,}  {first:<20}  {last}")
 
 

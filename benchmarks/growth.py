@@ -26,12 +26,12 @@ import typer
 from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, Event, Message, Observation, Store, open_store
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.documents.listing import recent_conversations
-from foldlog.eventstore.log.row import SALT_BYTES, chained, checksum_seed, new_salt, record_checksum
+from foldlog.eventstore.log.row import chained, checksum_seed, new_salt, record_checksum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres.wire import bigint, packed
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Record, Row
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Record, Row, in_columns
 from foldlog.projections import Views
 from foldlog.projections.stored.revision_codec import PROJECTION
 from tests.postgres.servers import Server, new_primary
@@ -43,7 +43,6 @@ _GROUP: Final = 500
 """Conversations in a transaction, which has 2^20 positions."""
 _ROUNDS: Final = 5
 _EACH: Final = 40
-_PROOF: Final = struct.pack("!i", HEAD_BYTES + SALT_BYTES)
 
 
 def history() -> Iterator[Event]:
@@ -117,23 +116,15 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
     [(number,)] = connection.execute(asked.encode()).fetchall()
     key = position = number << 20
     events, conversations, records = list[bytes](), list[bytes](), list[bytes]()
-    parts = [
-        (
-            _fields(bigint(row.id), row.kind.encode(), _integer(row.schema), packed(row.shown), packed(row.structural)),
-            _fields(_smallint(row.encoding), row.body),
-            _fields(_integer(row.shown_before), _integer(row.structural_before)),
-        )
-        for row in template.rows("", b"", now)
-    ]
-    end = struct.Struct("!iIiq").pack
     for place in group:
         name, salt = name_of(place), new_salt()
         key += 1
-        its_key, its_time = _fields(bigint(key)), _fields(bigint(now))
+        its_key = _fields(bigint(key))
         conversations.append(_fields(bigint(key), name.encode(), b"\1", bigint(now), salt))
-        for (begin, middle, before), row in zip(parts, template.rows(name, salt, now), strict=True):
-            proof = _PROOF + row.proof
-            events.append(its_key + begin + its_time + middle + proof + before + end(4, row.checksum, 8, position))
+        for row in template.rows(name, salt, now):
+            kind, shown, structural = in_columns(row.meta)
+            columns = (bigint(row.id), kind.encode(), packed(shown), packed(structural), row.meta, row.body)
+            events.append(its_key + _fields(*columns, bigint(position)))
             position += 1
         records += [
             _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), packed(base), body,
@@ -142,8 +133,7 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
         ]  # fmt: skip
     for table, columns, rows in (
         ("conversations", ("key", "id", "visible", "created_at", "salt"), conversations),
-        ("events", ("conversation", "id", "kind", "schema", "shown", "structural", "recorded_at", "encoding", "body",
-                    "head", "shown_before", "structural_before", "checksum", "position"), events),
+        ("events", ("conversation", "id", "kind", "shown", "structural", "meta", "body", "position"), events),
         ("records", ("conversation", "projection", "version", "code", "base", "body", "encoding", "checksum"), records),
     ):  # fmt: skip
         begin = struct.pack("!h", len(columns))

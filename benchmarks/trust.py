@@ -29,7 +29,7 @@ from foldlog.eventstore.log.keys import KEY
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.verify import verify as verify_store
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, row_of
 from foldlog.projections import Views
 
 BATCH = 500
@@ -98,12 +98,12 @@ def without_id(event: Event) -> Event:
 
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
     """Make rows without heads: a constant stands there. Their checksums, which need no chain, stay."""
-    proof, before, turns, columns = bytes(HEAD_BYTES), conversation.shown, conversation.structural, []
+    proof, before, turns, unchecked = bytes(HEAD_BYTES), conversation.shown, conversation.structural, []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
-        columns.append((event_id, kind, schema, shown, structural, now, 0, body, proof, before, turns, 0))
+        unchecked.append(row_of(event_id, kind, schema, shown, structural, now, 0, body, proof, before, turns))
         before += shown
         turns += structural
-    rows = with_checksums(checksum_seed(conversation.id), columns)
+    rows = with_checksums(checksum_seed(conversation.id), unchecked)
     return rows, conversation.grown(rows[-1])
 
 

@@ -12,7 +12,7 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Erased, Event, StoreRestored
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Erasure, Row
+from foldlog.eventstore.recorders.types import Conversation, Erasure, Row, row_of
 
 _PAGE = 1_000
 _ALL = 2**62
@@ -53,11 +53,11 @@ def enter_restoring(transaction: Transaction, after: int) -> None:
 
 def _row(entry: Event, at: int, version: int = 0, head: bytes | None = None) -> Row:
     kind, schema, shown, structural, body, _ = encode(entry, ours=True)
-    return Row(0, kind, schema, shown, structural, at, PLAIN, body, head or b"", version)
+    return row_of(0, kind, schema, shown, structural, at, PLAIN, body, head or b"", version)
 
 
 def _insert(transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False) -> None:
     number = 0
     while not is_first and (earlier := transaction.rows(-key, number, _ALL, _PAGE)):
         number = earlier[-1].id + 1
-    transaction.insert(-key, with_checksums(checksum_seed(name), [(number, *row[1:])]))
+    transaction.insert(-key, with_checksums(checksum_seed(name), [row.with_fields(event_id=number)]))

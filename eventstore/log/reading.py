@@ -20,7 +20,7 @@ from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, utf8
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, counts, utf8
 
 _PAGE = 1_000
 _ALL = 2**62
@@ -209,10 +209,10 @@ class ReadTransaction:
         firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
         last, expected = -1, 0
         for row in rows:
-            before = row.shown_before + row.structural_before
+            before, after = counts(row.meta)
             if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
-            last, expected = row.id, before + row.shown + row.structural
+            last, expected = row.id, after
         reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
         is_missing = reaches_the_end and expected != self.found.shown + self.found.structural
         if is_missing and bisect_right(firsts, last) == bisect_right(firsts, self.version):

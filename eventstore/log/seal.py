@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from operator import attrgetter
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast, get_args
 
 from foldlog.eventstore.codec_json import Attachment, Body, Undecodable, attachment_of, attachments_of, listed_in
 from foldlog.eventstore.errors import InvalidOption, install_command
@@ -30,12 +30,11 @@ from foldlog.eventstore.log.row import (
     NotAsWritten,
     checksum_seed,
     is_redacted,
-    pack,
     record_checksum,
     unsound,
     with_checksums,
 )
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row, utf8
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row, encodings, utf8
 
 if TYPE_CHECKING:
     import zstandard
@@ -117,7 +116,7 @@ ENCRYPTED: Final = 8
 WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
-DAMAGED: Final = -1
+DAMAGED: Final = 255
 """The encoding of a damaged row as it is read. It is never stored. The body of such a row is the reason."""
 
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
@@ -171,7 +170,7 @@ class RowCodec(NamedTuple):
         returned unchanged. Cost: a checksum each.
         """
         places = unsound(checksum_seed(self.conversation), rows)
-        if not places and self.data_key is None and not any(map(_encoding, rows)):
+        if not places and self.data_key is None and not any(encodings(rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
         return [
@@ -188,27 +187,23 @@ class RowCodec(NamedTuple):
         compression = compression or "none"
         if self.data_key is None and compression == "none" and Body not in map(type, map(_body, rows)):
             return rows if are_checked else with_checksums(checksum_seed(self.conversation), rows)
-        seed = checksum_seed(self.conversation)
-        stored = list[tuple[Any, ...]]()
-        bodies = list[bytes]()
-        beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
-        for row, some in zip(rows, beside, strict=True):
+        stored = list[Row]()
+        for row in rows:
+            beside = [self._stored_attachment(each, compression) for each in attachments_of(row.body)]
             encoding, body = compressed(compression, row.body)
             proof = row.proof
-            if some:
+            if beside:
                 encoding |= WITH_BYTES
             if self.data_key is not None:
                 encoding |= ENCRYPTED
                 if not is_redacted(proof):  # without the key, no guess of the body can be checked against the head
                     proof, body = row.head, proof[HEAD_BYTES:] + body
-            stored.append((*row[:6], encoding, b"", proof, *row[9:]))
-            bodies.append(body)
+            changed = row.with_fields(encoding=encoding, body=body, proof=proof)
+            stored.append(changed._replace(body=Body.of(body, beside)) if beside else changed)
         if self.data_key is not None:
-            bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
-        if any(beside):
-            bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
-        columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
-        return with_checksums(seed, columns)
+            bodies = self.data_key.encrypt_all([row.body for row in stored], map(_place_of_row, stored))
+            stored = [_with_body(row, body) for row, body in zip(stored, bodies, strict=True)]
+        return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
         """Return a stored row in the form of this codec; the same row if it has that form.
@@ -232,7 +227,7 @@ class RowCodec(NamedTuple):
                 body = self._with_attachments(body, attachments_of(row.body), opened)
         except NotAsWritten as error:
             return _damaged(row, str(error))
-        return row._replace(encoding=PLAIN, body=body, proof=proof)
+        return row.with_fields(encoding=PLAIN, body=body, proof=proof)
 
     def _decrypted(self, row: Row) -> bytes:
         """Return the body of a stored row, still compressed if it is. Raises ``NotAsWritten``."""
@@ -336,23 +331,27 @@ def _encodings(row: Row) -> list[int]:
     return [row.encoding, *(each.encoding for each in attachments_of(row.body))]
 
 
-_encoding = attrgetter("encoding")
 _body = attrgetter("body")
 _new: Final = tuple.__new__  # what Record(...) calls, without the call around it
 
 
 def _damaged(row: Row, problem: str) -> Row:
-    return row._replace(encoding=DAMAGED, body=problem.encode())
+    return row.marked(DAMAGED, problem.encode())
 
 
-def _place_of_row(row: tuple[Any, ...]) -> bytes:
-    """Return a row without body and checksum as bytes."""
-    event_id, kind, schema, shown, structural, recorded_at, encoding, _, proof, before, turns, _ = row
-    what = _PLACES.get(len(proof))
+def _with_body(row: Row, body: bytes) -> Row:
+    """Return the row with another body, beside which the same attachments stand."""
+    beside = attachments_of(row.body)
+    return row._replace(body=Body.of(body, beside) if beside else body)
+
+
+def _place_of_row(row: Row) -> bytes:
+    """Return a row without body and checksums as bytes."""
+    what = _PLACES.get(len(row.proof))
     if what is None:
         raise NotAsWritten("its head is of another length")
-    columns = pack(event_id, schema, shown, structural, recorded_at, encoding, before, turns)
-    return b"%b\0%b%b%b" % (what, columns, proof, _named(kind))
+    columns = row.columns
+    return b"%b\0%b%b" % (what, _length(len(columns)), columns)
 
 
 def _place_of_attachment(name: bytes, encoding: int) -> bytes:

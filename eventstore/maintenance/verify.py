@@ -26,7 +26,17 @@ from foldlog.eventstore.log.row import first_head, is_redacted, link_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, RecalledKey, Row, utf8
+from foldlog.eventstore.recorders.types import (
+    HEAD_BYTES,
+    Conversation,
+    Erasure,
+    RecalledKey,
+    Row,
+    in_columns,
+    kind_name,
+    unpacked,
+    utf8,
+)
 from foldlog.eventstore.sources.moving import problems_of
 from foldlog.eventstore.store import Store
 
@@ -219,6 +229,7 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
 
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
+_MISFIT = "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in its meta"
 _STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
 
@@ -297,8 +308,9 @@ class Check:
             decoded = self.codec.decoded(page)
             if not self._is_proved and self.salt:
                 self._prove(decoded)
-            for row in decoded:
-                self._take(row)
+            misfits = self._misfits(page)
+            for place, row in enumerate(decoded):
+                self._take(row, is_misfit=place in misfits)
         self._miss(self._stop)
         self.findings = [each for each in self.findings if each.first is None or each.first < self._stop]
         self._match_receipts()
@@ -319,6 +331,18 @@ class Check:
             if self._next == start:  # there are no more rows
                 self._miss(stop)
 
+    def _misfits(self, page: Sequence[Row]) -> set[int]:
+        """Return the places of stored rows whose columns, which indices need, are not what ``meta`` says."""
+        if not page:
+            return set()
+        key, start, stop, size = self._found.key, page[0].id, page[-1].id + 1, len(page)
+        columns = self._database.recorder.query(lambda reader: reader.columns(key, start, stop, size))
+        return {
+            place
+            for place, (row, (event_id, kind, *flags)) in enumerate(zip(page, columns, strict=False))
+            if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
+        }
+
     def _prove(self, rows: Sequence[Row]) -> None:
         """Give up the salt where rows could follow one another by it, and none does."""
         after, head, is_tested = self._next, self._head, False
@@ -336,16 +360,17 @@ class Check:
             self.findings.append(of_all("its salt was changed, or all of its events were: nothing proves its heads"))
             self.salt, self._head = b"", None
 
-    def _take(self, row: Row) -> None:
-        """Check the next row, plain."""
-        event_id, kind, _, shown, structural, _, encoding, body, proof, before, turns, _ = row
+    def _take(self, row: Row, *, is_misfit: bool = False) -> None:
+        """Check the next row, plain. ``is_misfit``: its columns say something else than its ``meta``."""
+        _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
+        event_id, kind, proof = row.id, row.kind, row.proof
         if event_id < self._next:
             self._find(event_id, "it is stored twice", sound=True)
             return
         if event_id != self._next:
             self._miss(event_id)
         if encoding == DAMAGED:
-            self._find(event_id, body.decode())
+            self._find(event_id, row.body.decode())
             self._go_on(event_id + 1)
             return
         head = proof[:HEAD_BYTES]
@@ -353,6 +378,8 @@ class Check:
             del self.published[event_id + 1]
         if self._head is not None and link_of(self._head, self.salt, row) != head:
             self._find(event_id, _STRAY)
+        elif is_misfit:
+            self._find(event_id, _MISFIT, sound=True)
         elif self._counts is not None and self._counts != (before, turns):
             problem = f"it counts {before} shown and {turns} structural events before it"
             self._find(event_id, problem, sound=True)

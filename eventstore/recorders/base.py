@@ -19,11 +19,11 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
-from foldlog.eventstore.errors import EventsNotMade, InvalidArgument, StoreUnavailable
+from foldlog.eventstore.errors import EventsNotMade, InvalidArgument, StoreDamaged, StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import (
-    BYTES,
     NUMBERS,
+    UNREADABLE,
     Ancestor,
     Beginning,
     Conversation,
@@ -42,6 +42,7 @@ from foldlog.eventstore.recorders.types import (
     as_rows,
     as_text,
     check_types,
+    encodings,
 )
 
 T = TypeVar("T")
@@ -53,7 +54,6 @@ AT_ONCE_S: Final = 0.1
 
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
-_encoding = itemgetter(6)
 _new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
@@ -140,6 +140,12 @@ class Reader(ABC):
         rows returned.
         """
         return self._whole(as_rows(self._ask(which, key, start, stop, limit)), key)
+
+    def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
+        """Return what stands in columns beside ``meta``, for indices, of the rows that ``rows`` returns: the id, the
+        kind in UTF-8, whether the event is shown and structural.
+        """
+        return self._ask("columns", key, start, stop, limit)
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
@@ -273,9 +279,9 @@ class Reader(ABC):
         border = self.rows(found.parent, found.begins - 1, found.begins, 1)
         if not border:
             return found._replace(version=found.begins)
-        what = f"the event before conversation number {found.key}"
-        check_types(what, NUMBERS, (*border[0][9:11], border[0].recorded_at))
-        check_types(what, BYTES, [border[0].proof])
+        if border[0].meta is UNREADABLE:
+            what = f"the event before conversation number {found.key}"
+            raise StoreDamaged(f"{what} is damaged; run 'foldlog verify', then 'foldlog copy --damaged'")
         return found.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
@@ -284,10 +290,10 @@ class Reader(ABC):
 
     def _placed(self, found: Sequence[Columns]) -> list[PlacedRow]:
         """Return the rows of an answer with their places."""
-        check_types("a row of an event", NUMBERS, [columns[14] for columns in found])
-        rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
+        check_types("a row of an event", NUMBERS, [columns[5] for columns in found])
+        rows = self._whole_of(as_rows([columns[:3] for columns in found]), [columns[5] for columns in found])
         return [
-            PlacedRow(columns[12], as_text(columns[13]), row, columns[14] <= 0)
+            PlacedRow(columns[3], as_text(columns[4]), row, columns[5] <= 0)
             for columns, row in zip(found, rows, strict=True)
         ]
 
@@ -295,7 +301,7 @@ class Reader(ABC):
 
     def _whole(self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
         """Return rows of a conversation with their attachments. An interval may name another: see ``flagged_rows``."""
-        if _without_bytes(map(_encoding, rows)):
+        if _without_bytes(encodings(rows)):
             return rows
         others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
         keys = [next((k for first, last, k in others if first <= row.id <= last), key) for row in rows]
@@ -306,7 +312,7 @@ class Reader(ABC):
 
         A missing attachment is left out: the row codec finds that. Each one is read once, and rows share it.
         """
-        if _without_bytes(map(_encoding, rows)):
+        if _without_bytes(encodings(rows)):
             return rows
         wanted: dict[int, list[int]] = {}
         for key, row in zip(keys, rows, strict=True):
@@ -454,11 +460,11 @@ class Transaction(Reader):
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
-        """Replace the encoding, body, checksum and proof of rows: they have another form, or redacted content."""
+        """Replace ``meta`` and the body of rows: they have another form, or redacted content."""
         self.forget()
         self._leave_bytes(key)
         for row in rows:
-            self._write("replace_row", row.encoding, row.checksum, row.body, row.proof, key, row.id)
+            self._write("replace_row", row.meta, row.body, key, row.id)
         self._write("detach", key, self._array([row.id for row in rows]))
         self._attach(key, rows)
         self._write("delete_unattached", key)

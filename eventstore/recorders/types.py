@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -23,32 +25,158 @@ HEAD_BYTES: Final = 32
 _new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
 
 
-class Row(NamedTuple):
-    """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.
+_fields: Final = struct.Struct(">IIIIqI??BB")
+unpacked: Final = _fields.unpack_from
+"""Returns the fields of a ``meta``: the checksum of the body, the id, the numbers of shown and of structural events
+before it, when it was recorded, the schema, whether it is shown and structural, the encoding, the size of the proof.
+"""
+packed: Final = _fields.pack
+_FIELDS: Final = _fields.size
+_CHECKSUM: Final = 4
+UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
+"""The ``meta`` of a row whose own is not there, or too short. No checksum accepts it."""
 
-    ``proof`` is the head, followed by the salt of the body, or by the commitment to a redacted body; see
-    ``log.row``. ``shown_before`` and ``structural_before`` count the shown and the structural events before
-    this one, so that a reader of an index notices a missing event. ``checksum`` is that of the row
-    (``log.row.checksum``). A recorder keeps all of them unchanged.
+
+class Row(NamedTuple):
+    """One event as stored. ``meta`` holds what is known of it besides its body, in a fixed layout, which ends with the
+    checksum of ``meta``: see ``log.row`` and ``docs/STORED_BYTES.md``. A recorder keeps it unchanged.
+
+    ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof`` is the head,
+    followed by the salt of the body, or by the commitment to a redacted body. ``shown_before`` and
+    ``structural_before`` count the shown and the structural events before this one, so that a reader of an index
+    notices a missing event.
     """
 
     id: int
-    kind: str
-    schema: int
-    shown: bool
-    structural: bool
-    recorded_at: int
-    encoding: int
+    meta: bytes
     body: bytes
-    proof: bytes
-    shown_before: int = 0
-    structural_before: int = 0
-    checksum: int = 0
+
+    @property
+    def kind(self) -> str:
+        return kind_name(self.meta[_FIELDS + self.meta[_PROOF_SIZE_AT] : -_CHECKSUM])
+
+    @property
+    def schema(self) -> int:
+        return unpacked(self.meta)[5]  # type: ignore[no-any-return]
+
+    @property
+    def shown(self) -> bool:
+        return self.meta[_SHOWN_AT] == 1
+
+    @property
+    def structural(self) -> bool:
+        return self.meta[_SHOWN_AT + 1] == 1
+
+    @property
+    def recorded_at(self) -> int:
+        return unpacked(self.meta)[4]  # type: ignore[no-any-return]
+
+    @property
+    def encoding(self) -> int:
+        return self.meta[_ENCODING_AT]
+
+    @property
+    def proof(self) -> bytes:
+        return self.meta[_FIELDS : _FIELDS + self.meta[_PROOF_SIZE_AT]]
+
+    @property
+    def shown_before(self) -> int:
+        return unpacked(self.meta)[2]  # type: ignore[no-any-return]
+
+    @property
+    def structural_before(self) -> int:
+        return unpacked(self.meta)[3]  # type: ignore[no-any-return]
 
     @property
     def head(self) -> bytes:
         """The head after this event."""
         return self.proof[:HEAD_BYTES]
+
+    @property
+    def columns(self) -> bytes:
+        """The ``meta`` without its checksums: the fields, the proof and the kind."""
+        return self.meta[_CHECKSUM:-_CHECKSUM]
+
+    def with_fields(self, **fields: Any) -> Row:
+        """Return the row with other values of these arguments of ``row_of``, and without checksums."""
+        _, event_id, before, turns, at, schema, shown, structural, encoding, _ = unpacked(self.meta)
+        present = {
+            "event_id": event_id,
+            "kind": self.kind,
+            "schema": schema,
+            "shown": shown,
+            "structural": structural,
+            "recorded_at": at,
+            "encoding": encoding,
+            "body": self.body,
+            "proof": self.proof,
+            "shown_before": before,
+            "structural_before": turns,
+        }
+        return row_of(**present | fields)
+
+    def marked(self, encoding: int, body: bytes) -> Row:
+        """Return the row with another encoding and body, and everything else as it is: it need not be sound."""
+        return Row(self.id, self.meta[:_ENCODING_AT] + bytes((encoding,)) + self.meta[_ENCODING_AT + 1 :], body)
+
+
+_WHOLE: Final = len(UNREADABLE)
+_SHOWN_AT: Final = 28
+_ENCODING_AT: Final = 30
+_PROOF_SIZE_AT: Final = 31
+_id_of, _meta_of, _encoding_of = itemgetter(0), itemgetter(1), itemgetter(_ENCODING_AT)
+NUMBERS: Final = frozenset((int,))
+BYTES: Final = frozenset((bytes,))
+
+
+def row_of(
+    event_id: int,
+    kind: str,
+    schema: int,
+    shown: bool,
+    structural: bool,
+    recorded_at: int,
+    encoding: int,
+    body: bytes,
+    proof: bytes,
+    shown_before: int = 0,
+    structural_before: int = 0,
+) -> Row:
+    """Return a row, without checksums: see ``log.row.with_checksums``."""
+    fields = packed(
+        0, event_id, shown_before, structural_before, recorded_at, schema, shown, structural, encoding, len(proof)
+    )
+    return Row(event_id, b"%b%b%b%b" % (fields, proof, kind.encode(), bytes(_CHECKSUM)), body)
+
+
+_for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
+_counted: Final = struct.Struct(">8xII12xBB").unpack_from
+
+
+def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
+    """Return the kinds of some events, the schemas, and when they were recorded."""
+    times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
+    kinds = [kind_name(meta[_FIELDS + size : -_CHECKSUM]) for meta, size in zip(metas, sizes, strict=True)]
+    return kinds, schemas, times
+
+
+def counts(meta: bytes) -> tuple[int, int]:
+    """Return how many times an event before this one is shown or structural, and how many with this one."""
+    shown_before, structural_before, shown, structural = _counted(meta)
+    before = shown_before + structural_before
+    return before, before + shown + structural
+
+
+def in_columns(meta: bytes) -> tuple[str, bool, bool]:
+    """Return what a ``meta`` says that stands in columns too, for indices: the kind, and whether the event is shown and
+    structural.
+    """
+    return kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]), meta[_SHOWN_AT] == 1, meta[_SHOWN_AT + 1] == 1
+
+
+def encodings(rows: Iterable[Row]) -> Iterable[int]:
+    """Return the encodings of rows."""
+    return map(_encoding_of, map(_meta_of, rows))
 
 
 Place = Callable[[], int]
@@ -202,8 +330,8 @@ class Conversation(NamedTuple):
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
-        shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
-        return self.ending(last.id + 1, last.recorded_at, last.head, shown, structural)
+        _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
+        return self.ending(last.id + 1, recorded_at, last.head, before + shown, turns + structural)
 
     def ending(self, version: int, updated_at: int, head: bytes, shown: int, structural: int) -> Conversation:
         """Return the conversation with another end."""
@@ -237,17 +365,27 @@ class RecalledKey(NamedTuple):
 
 
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
-    """Return rows of their columns as a database gives them; a kind may be UTF-8 bytes.
+    """Return rows of their columns as a database gives them: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. Then the row has a wrong checksum, and an id that sorts.
+    The columns of a damaged row may have wrong types. Then the row has a ``meta`` that no checksum accepts, and an id
+    that sorts.
     """
+    rows = list(map(_new, repeat(Row), columns))
+    try:
+        are_whole = min(map(len, map(_meta_of, rows)), default=_WHOLE) >= _WHOLE
+    except TypeError:
+        are_whole = False
+    if are_whole and NUMBERS.issuperset(map(type, map(_id_of, rows))):
+        return rows
     return [
-        _new(Row, (
-            event_id if type(event_id) is int else -1, kind_name(kind), schema, shown == 1, structural == 1, at,
-            encoding, body, proof, before, turns, check,
-        ))
-        for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check in columns
-    ]  # fmt: skip
+        Row(row.id if type(row.id) is int else -1, row.meta if _is_whole(row.meta) else UNREADABLE, row.body)
+        for row in rows
+    ]
+
+
+def _is_whole(meta: object) -> bool:
+    """Return whether a ``meta`` has all its fields."""
+    return type(meta) is bytes and len(meta) >= _WHOLE
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
@@ -259,8 +397,6 @@ def as_recalled(columns: Sequence[Any]) -> RecalledKey:
     return RecalledKey(*((-1, 0) if is_damaged else (first_id, events)), *rest)
 
 
-NUMBERS: Final = frozenset((int,))
-BYTES: Final = frozenset((bytes,))
 _SOME_NUMBERS: Final = NUMBERS | {type(None)}
 _SOME_BYTES: Final = BYTES | {type(None)}
 
@@ -289,8 +425,8 @@ def kind_name(kind: object) -> str:
 
 
 _YEARS: Final = range(YEAR_10000)
-_NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 5, 7, 8, 9, 10, 13, 15, 17, 21, 22)
-_BYTES_OF_CONVERSATION = itemgetter(3, 6, 12, 16, 19, 20)
+_NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 6, 7, 10, 12, 14, 18, 19)
+_BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
@@ -300,20 +436,22 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     what = f"the row of conversation number {columns[0]}"
     check_types(what, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
     check_types(what, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
-    (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
+    (key, name, created_at, salt, last_id, meta, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
      redactions, pending, *parent_id) = columns  # fmt: skip
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
-    return Conversation(
-        key, as_text(name), created_at or 0, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
-        None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
+    empty = Conversation(
+        key, as_text(name), created_at or 0, salt or b"", 0, None, None, 0, 0, parent, parent_version,
         None if key_id is None else as_text(key_id), sealed_key,
         None if erased_at is None
         else Erasure(erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position),
         visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), seed, replaces,
         redactions or 0, pending or 0,
     )  # fmt: skip
+    if last_id is None:
+        return empty
+    return empty.grown(Row(last_id, meta if _is_whole(meta) else UNREADABLE, b""))
 
 
 class ListedConversation(NamedTuple):

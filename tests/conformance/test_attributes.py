@@ -29,6 +29,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from tests import stored_rows
 from tests.at_once import at_once
 from tests.said import said
 
@@ -304,7 +305,7 @@ def test_attributes_that_were_changed_in_the_file_are_listed_as_the_events_have_
         assert found == {"a": {"user": "u1"}, "b": {}}
 
 
-@pytest.mark.parametrize("change", ["head = x'00'", "shown_before = 1000"])
+@pytest.mark.parametrize("change", ["meta = x'00'", "meta = meta_with(meta, 'shown_before', 1000)"])
 @pytest.mark.parametrize("attributes", [None, {"user": "u1"}], ids=["plain", "with attributes"])
 def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
     tmp_path: Path, attributes: dict[str, str] | None, change: str
@@ -319,7 +320,7 @@ def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
         versions = {row.id: row.version for row in store.conversations()}
     with open_store(url) as store:
         assert set(names(Histories(store).list())) == {"a", "b"}
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(stored_rows.connect(path)) as connection, connection:
         last = "(SELECT max(position) FROM events WHERE conversation = 1)"
         assert connection.execute(f"UPDATE events SET {change} WHERE position = {last}").rowcount == 1
     with open_store(url) as store:

@@ -309,7 +309,7 @@ def stored_bytes(store: Store) -> Iterator[bytes]:
         found = store.database.find(reader, "c")
         assert found is not None
         for row in reader.rows(found.key, 0, 100, 100):
-            for each in attachments_of(row[7]):
+            for each in attachments_of(row.body):
                 yield each.name + each.body
 
 

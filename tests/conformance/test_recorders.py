@@ -13,7 +13,7 @@ from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import OF_ALL, Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
+from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows, row_of
 from tests.conformance.conftest import OpenRecorder
 
 SALT = bytes(16)
@@ -24,7 +24,7 @@ def is_taken(error: StoreUnavailable) -> bool:
 
 
 def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: bool = False) -> Row:
-    return Row(event_id, "message", 1, shown, structural, 1_000 + event_id, 0, body, bytes([event_id % 256]) * 32)
+    return row_of(event_id, "message", 1, shown, structural, 1_000 + event_id, 0, body, bytes([event_id % 256]) * 32)
 
 
 def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
@@ -84,7 +84,7 @@ def test_rows_come_back_as_they_were_written(recorder: Recorder):
     texts, others = (b"{}", b"", "ü✓".encode(), b"x" * 100_000), (b"\x00\xff", bytes(range(256)))
     written = [(0, body) for body in texts] + [(encoding, body) for encoding in (1, 7) for body in others]
     rows = [
-        row(n, body, shown=n % 3 > 0, structural=n % 5 == 2)._replace(encoding=encoding, checksum=n, kind="é")
+        row_of(n, "é", n, n % 3 > 0, n % 5 == 2, 1_000 + n, encoding, body, bytes([n]) * 32)
         for n, (encoding, body) in enumerate(written * 6)
     ]
     key = begin(recorder, "c", rows[:1])
@@ -119,7 +119,7 @@ def test_structural_and_flagged_rows_are_found_without_the_others(recorder: Reco
 
 
 def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):
-    last = row(1, shown=True)._replace(shown_before=7, structural_before=3, checksum=0xFFFF_FFFF)
+    last = row(1, shown=True).with_fields(shown_before=7, structural_before=3)
     key = begin(recorder, "c1", [row(0), last])
     with recorder.read() as reader:
         assert as_rows(reader.rows(key, 1, 2, 1)) == [last]
@@ -132,9 +132,9 @@ def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorde
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
-    key = begin(recorder, "c1", [row(0)._replace(shown=True)])
+    key = begin(recorder, "c1", [row(0).with_fields(shown=True)])
     with pytest.raises(StoreUnavailable, check=is_taken):
-        recorder.transact(lambda transaction: transaction.insert(key, [row(0)._replace(shown=shown)]))
+        recorder.transact(lambda transaction: transaction.insert(key, [row(0).with_fields(shown=shown)]))
 
 
 def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
@@ -147,7 +147,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records(key, "views", [Record(1, 1, None, b"x")])
         transaction.set_value("tracking app", str(1))
-        transaction.replace_rows(key, [rows[1]._replace(structural=False, body=b"other")])
+        transaction.replace_rows(key, [rows[1].with_fields(structural=False, body=b"other")])
         transaction.erase(key, Erasure(7, "", 2, b""))
         transaction.delete(key, 10)
         raise RuntimeError("no")
@@ -335,7 +335,7 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
 def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Recorder):
     rows = [row(n, shown=n > 0, structural=n == 1) for n in range(3)]
     key = begin(recorder, "c1", rows)
-    changed = [r._replace(encoding=6, body=bytes(range(256)), checksum=r.id) for r in rows[:2]]
+    changed = [r.with_fields(encoding=6, body=bytes(range(256))) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
         transaction.set_key(key, b"new salt", "k1", b"sealed")
@@ -348,7 +348,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
         assert (found.salt, found.key_id, found.sealed_key) == (b"new salt", "k1", b"sealed")
         assert as_rows(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
         assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [changed[1]]
-    plain = changed[1]._replace(encoding=0, body=b"{}", checksum=1)
+    plain = changed[1].with_fields(encoding=0, body=b"{}")
     recorder.transact(lambda transaction: transaction.replace_rows(key, [plain]))
     with recorder.read() as reader:
         assert as_rows(reader.flagged_rows(key, [(0, 9)])) == [plain, rows[2]]
@@ -432,7 +432,7 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
     "change",
     [
         lambda transaction, key: transaction.erase(key, Erasure(7, "", 1, b"")),
-        lambda transaction, key: transaction.replace_rows(key, [row(0)._replace(body=b"other")]),
+        lambda transaction, key: transaction.replace_rows(key, [row(0).with_fields(body=b"other")]),
         lambda transaction, key: transaction.set_key(key, b"", None, None),
     ],
     ids=["erase", "replace_rows", "set_key"],

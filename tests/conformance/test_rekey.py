@@ -310,7 +310,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(
     again = rekeying.RowCodec.encoded_again
 
     def with_the_checksum_of_the_other_form(self: Any, stored: Row, *others: Any) -> Row:
-        return again(self, stored, *others)._replace(checksum=stored.checksum)
+        return again(self, stored, *others)._replace(meta=stored.meta)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
     with pytest.raises(StoreUnusable, match="would read otherwise in their new form"):

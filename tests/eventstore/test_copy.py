@@ -16,7 +16,6 @@ from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -24,6 +23,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
+from tests import stored_rows
 from tests.said import said
 
 PAGE = 4_096
@@ -120,7 +120,7 @@ def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
 DAMAGE = {
     "another text": "UPDATE events SET body = replace(body, 'two', 'owt') WHERE id = 2",
     "a lost event": "DELETE FROM events WHERE id = 2",
-    "another type": "UPDATE events SET body = x'ff', encoding = 3 WHERE id = 2",
+    "another type": "UPDATE events SET body = x'ff', meta = meta_with(meta, 'encoding', 3) WHERE id = 2",
 }
 
 
@@ -135,7 +135,7 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path
         store.fork("a", 4, "fork")
         store.append("fork", said("own"), expected_version=4)
         head = store.query("a", lambda read: read.head_at(2))
-        with closing(sqlite3.connect(path)) as connection, connection:
+        with closing(stored_rows.connect(path)) as connection, connection:
             connection.execute(f"{DAMAGE[damage]} AND conversation = 1")
         with open_store("memory:", keys=KeyRing(["11" * 32])) as target:
             outcomes = {each.conversation: each for each in copy_store(store, target, damaged=True)}
@@ -178,11 +178,8 @@ def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
             each.append("a", [said("zero"), said("one")], expected_version=0)
         (row,) = other.query("a", lambda read: read.rows(0, 1, 1))
         with closing(sqlite3.connect(path)) as connection, connection:
-            (stored,) = with_checksums(checksum_seed("a"), [row])
-            connection.execute(
-                "UPDATE events SET head = ?, recorded_at = ?, checksum = ? WHERE id = 0",
-                (stored.proof, stored.recorded_at, stored.checksum),
-            )
+            body = connection.execute("SELECT body FROM events WHERE id = 0").fetchone()[0].encode()
+            stored_rows.put(connection, "a", [row._replace(body=body)])
         (moved,) = copy_store(store, target, damaged=True)
         assert (moved.damaged, moved.version) == (0, 0)
         assert [*target.conversations()] == []

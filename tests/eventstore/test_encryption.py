@@ -40,7 +40,9 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
+from tests import stored_rows
 from tests.reading import reading
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
@@ -62,10 +64,12 @@ def contents(store: Store, name: str = "c1") -> list[Any]:
 
 
 def encodings(path: Path) -> set[int]:
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(stored_rows.connect(path)) as connection:
         return {
             encoding
-            for (encoding,) in connection.execute("SELECT DISTINCT encoding FROM events WHERE conversation > 0")
+            for (encoding,) in connection.execute(
+                "SELECT DISTINCT meta_field(meta, 'encoding') FROM events WHERE conversation > 0"
+            )
         }
 
 
@@ -292,18 +296,12 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
 def replace_row(path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None) -> None:
     """Put a row in the place of another one, with a checksum that is right."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        columns = "id, kind, schema, shown, structural, recorded_at, head, shown_before, structural_before"
-        *before, head, shown_before, structural_before = connection.execute(
-            f"SELECT {columns} FROM events WHERE id = ?", (event_id,)
-        ).fetchone()
-        stored = body or encode(Message(source="user", content=content)).body
-        row = (*before, encoding, stored, head, shown_before, structural_before)
-        checksum = hash_chain.checksums(hash_chain.checksum_seed("c1"), [(*row, 0)])[0]
-        kind = "CAST(? AS TEXT)" if encoding == PLAIN else "?"
-        connection.execute(
-            f"UPDATE events SET encoding = ?, body = {kind}, checksum = ? WHERE id = ?",
-            (encoding, stored, checksum, event_id),
+        connection.text_factory = bytes
+        (row,) = as_rows(
+            connection.execute("SELECT id, meta, body FROM events WHERE conversation > 0 AND id = ?", (event_id,))
         )
+        stored = body or encode(Message(source="user", content=content)).body
+        stored_rows.put(connection, "c1", [row.with_fields(encoding=encoding, body=stored)])
 
 
 def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path: Path):

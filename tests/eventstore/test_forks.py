@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.verify import verify
+from tests import stored_rows
 
 KEYS = KeyRing([SecretStr("6b" * 32)])
 
@@ -34,7 +34,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def changed(path: Path, statement: str) -> Store:
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(stored_rows.connect(path)) as connection, connection:
         connection.execute(statement)
     return open_store(f"sqlite:///{path}", keys=KEYS)
 
@@ -64,7 +64,7 @@ def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
 
 @pytest.mark.parametrize("event_id", [1, 2], ids=["of the past", "of its own"])
 def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path: Path, event_id: int):
-    with changed(path, f"UPDATE events SET recorded_at = recorded_at + 1 WHERE id = {event_id}") as store:
+    with changed(path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', 1) WHERE id = {event_id}") as store:
         for read in (lambda reading: reading.shown_events([(0, 2)]), lambda reading: list(reading.events())):
             with pytest.raises(CorruptEvent, match=f"event {event_id}"):
                 store.query("f", read)
@@ -75,7 +75,7 @@ def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path: Path, event_id: 
 @pytest.mark.parametrize("name", "cf")
 def test_no_head_is_taken_from_a_damaged_event(path: Path, name: str):
     with (
-        changed(path, "UPDATE events SET head = zeroblob(length(head)) WHERE id = 1") as store,
+        changed(path, "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE id = 1") as store,
         pytest.raises(CorruptEvent, match="event 1"),
     ):
         store.query(name, lambda reading: reading.head_at(2))

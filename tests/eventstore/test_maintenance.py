@@ -20,6 +20,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Beginning
+from tests import stored_rows
 from tests.reading import reading
 
 HI = Message(source="user", content="hi " * 100)
@@ -40,15 +41,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 def leave_behind(path: Path, conversation: str) -> None:
     """What an import leaves that is killed before it is published."""
-    with closing(sqlite3.connect(path)) as killed:
+    with closing(stored_rows.connect(path)) as killed:
         killed.execute(
             "INSERT INTO conversations (id, visible, created_at, salt) VALUES (?, 0, 1, x'00')", (conversation,)
         )
         (key,) = killed.execute("SELECT max(key) FROM conversations").fetchone()
         killed.execute("INSERT INTO unfinished VALUES (?, 'import', '')", (key,))
         killed.execute(
-            "INSERT INTO events SELECT ? - 1000000 + id, ?, id, kind, schema, shown, structural, 1, encoding,"
-            " shown_before, structural_before, checksum, head, body FROM events WHERE conversation = 2",
+            "INSERT INTO events SELECT ? - 1000000 + id, ?, id, kind, shown, structural, "
+            "meta_with(meta, 'recorded_at', 1), body FROM events "
+            "WHERE conversation = 2",
             (-key << 32, key),
         )
         killed.commit()

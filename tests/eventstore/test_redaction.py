@@ -21,6 +21,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, as_rows
 from foldlog.projections import Views
+from tests import stored_rows
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -44,12 +45,8 @@ def row_of(path: Path, event_id: int) -> Row:
 
 def put(path: Path, row: Row) -> None:
     """By somebody who knows how checksums and commitments are made."""
-    checksum = hash_chain.checksums(hash_chain.checksum_seed("c"), [(*row[:-1], 0)])[0]
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(
-            "UPDATE events SET body = CAST(? AS TEXT), head = ?, checksum = ? WHERE conversation = 1 AND id = ?",
-            (row.body, row.proof, checksum, row.id),
-        )
+        stored_rows.put(connection, "c", [row])
 
 
 def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda receipt: receipt) -> Row:
@@ -57,7 +54,7 @@ def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda 
     commitment = hash_chain.commitment_of(row.proof, row.body)
     assert commitment is not None
     made = receipt(Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body)))
-    return row._replace(body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
+    return row.with_fields(body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
 
 
 def findings(path: Path) -> list[str]:
@@ -110,7 +107,7 @@ def test_a_content_that_was_put_back_is_reported(path: Path):
 def test_another_commitment_breaks_the_chain(path: Path):
     redact_at(path, 2)
     row = row_of(path, 2)
-    put(path, row._replace(proof=row.proof[:HEAD_BYTES] + bytes(32)))
+    put(path, row.with_fields(proof=row.proof[:HEAD_BYTES] + bytes(32)))
     assert any(line.startswith("event 2: ") for line in findings(path))
 
 

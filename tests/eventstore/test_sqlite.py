@@ -35,13 +35,13 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
-from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
+from foldlog.eventstore.recorders.types import Beginning, Row, as_rows, row_of
 
 HI = Message(source="user", content="hi")
 
 
 def row(event_id: int) -> Row:
-    return Row(event_id, "message", 1, True, False, 5, 0, b"{}", b"h" * 32)
+    return row_of(event_id, "message", 1, True, False, 5, 0, b"{}", b"h" * 32)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ NAMES = ["c1", "ümlaut \udcff\0"]
 
 
 class Row(NamedTuple):
-    """The columns of an event, in the order in which they are asked for."""
+    """What ``meta`` holds, and the body."""
 
     id: int
     kind: bytes
@@ -57,9 +57,26 @@ class Row(NamedTuple):
     encoding: int
     shown_before: int
     structural_before: int
+    proof: bytes
+    body_checksum: int
     checksum: int
-    head: bytes
+    columns: bytes
     body: bytes
+
+    @property
+    def head(self) -> bytes:
+        return self.proof[:32]
+
+
+def row_of(meta: bytes, body: bytes) -> Row:
+    checksum, event_id, before, turns, at, schema, shown, structural, encoding, size = struct.unpack_from(
+        ">IIIIqIBBBB", meta
+    )
+    (own,) = struct.unpack("<I", meta[-4:])
+    proof, kind = meta[32 : 32 + size], meta[32 + size : -4]
+    return Row(
+        event_id, kind, schema, shown, structural, at, encoding, before, turns, proof, checksum, own, meta[4:-4], body
+    )
 
 
 def seed(salt: bytes, name: bytes) -> bytes:
@@ -73,25 +90,18 @@ def next_head(head: bytes, salt: bytes, row: Row, body: bytes, behind: bytes) ->
     return hashlib.sha256(head + salt + b"salted " + fields + row.kind + b"\n" + commitment).digest()
 
 
-def checksum(name: bytes, row: Row) -> int:
-    columns = struct.pack(
-        ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, row.encoding, row.shown_before,
-        row.structural_before,
-    )  # fmt: skip
-    return zlib.crc32(row.body, zlib.crc32(columns + row.kind + row.head, zlib.crc32(name)))
+def assert_checksums(name: bytes, row: Row) -> None:
+    assert row.body_checksum == zlib.crc32(row.body)
+    assert row.checksum == zlib.crc32(struct.pack(">I", row.body_checksum) + row.columns, zlib.crc32(name))
 
 
 def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]:
     """The body, and the salt of the event or its commitment."""
-    body, encoding, behind = row.body, row.encoding, row.head[32:]
+    body, encoding, behind = row.body, row.encoding, row.proof[32:]
     if encoding & 8:
         assert data_key is not None
-        columns = struct.pack(
-            ">8q", row.id, row.schema, row.shown, row.structural, row.recorded_at, encoding, row.shown_before,
-            row.structural_before,
-        )  # fmt: skip
-        what = {32: b"event", 64: b"redacted event"}[len(row.head)]
-        place = what + b"\0" + columns + row.head + struct.pack(">I", len(row.kind)) + row.kind + name
+        what = {32: b"event", 64: b"redacted event"}[len(row.proof)]
+        place = what + b"\0" + struct.pack(">I", len(row.columns)) + row.columns + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
         if not behind:
             behind, body = body[:16], body[16:]
@@ -177,9 +187,12 @@ def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes |
                 assert key_id.decode() == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
                 secret = unwrapped(sealed, name)
                 data_key, salt = secret[:32], secret[32:]
-            columns = ", ".join(Row._fields)
-            rows = connection.execute(f"SELECT {columns} FROM events WHERE conversation = ? ORDER BY id", (key,))
-            yield name, salt, [Row(*row) for row in rows], data_key
+            asked = "SELECT id, kind, shown, structural, meta, body FROM events WHERE conversation = ? ORDER BY id"
+            rows = []
+            for *columns, meta, body in connection.execute(asked, (key,)):
+                rows.append(row_of(meta, body))
+                assert columns == [rows[-1].id, rows[-1].kind, rows[-1].shown, rows[-1].structural]
+            yield name, salt, rows, data_key
 
 
 def assert_reads(path: Path) -> dict[bytes, list[Any]]:
@@ -190,7 +203,8 @@ def assert_reads(path: Path) -> dict[bytes, list[Any]]:
         for place, row in enumerate(rows):
             body, behind = opened(row, name, data_key)
             head = next_head(head, salt, row, body, behind)
-            assert (row.id, row.head[:32], row.checksum) == (place, head, checksum(name, row))
+            assert (row.id, row.head) == (place, head)
+            assert_checksums(name, row)
             assert (row.shown_before, row.structural_before) == (shown, structural)
             shown, structural = shown + row.shown, structural + row.structural
             events.setdefault(name, []).append(said(body))
@@ -285,19 +299,16 @@ def test_the_example_on_the_page_can_be_computed_again():
     head = seed(salt, b"c1")
     assert head.hex() in example
     bodies = re.findall(r"```json\n(.*?)```", example, re.DOTALL)[0].encode().splitlines()
-    rows = re.findall(
-        r"^\| (\d+) \| (\w+) \| (\d) \| (\d) \| (\d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| `(\w+)` \|$", example, re.M
-    )
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d) \| (\d) \| `(\w+)` \|$", example, re.M)
     assert len(rows) == len(bodies) == 3
-    for body, (event_id, kind, schema, shown, structural, at, before, turns, check, written) in zip(
-        bodies, rows, strict=True
-    ):
-        row = Row(
-            int(event_id), kind.encode(), int(schema), int(shown), int(structural), int(at), 0, int(before), int(turns),
-            int(check), bytes.fromhex(written), body,
+    for body, (event_id, kind, shown, structural, meta) in zip(bodies, rows, strict=True):
+        row = row_of(bytes.fromhex(meta), body)
+        assert (row.id, row.kind, row.shown, row.structural) == (
+            int(event_id), kind.encode(), int(shown), int(structural)
         )  # fmt: skip
-        head = next_head(head, salt, row, body, row.head[32:])
-        assert (head.hex(), checksum(b"c1", row)) == (written[:64], int(check))
+        head = next_head(head, salt, row, body, row.proof[32:])
+        assert head == row.head
+        assert_checksums(b"c1", row)
 
 
 def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: Path):

@@ -15,17 +15,18 @@ import pytest
 
 from foldlog._history.histories import Histories, open as open_histories
 from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, EventStoreError, Message, open_store
-from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
-from foldlog.eventstore.recorders.types import Row, as_rows
+from foldlog.eventstore.recorders.types import as_rows
+from tests import stored_rows
 
 NAMES = ("a", "b")
 LENGTH = 12
 
 CHANGED = "its checksum does not match, so these are not the bytes that were written"
+MISFIT = "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in its meta"
 STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
 
@@ -46,7 +47,7 @@ def path(tmp_path: Path, made_once: Path) -> Path:
 
 
 def spoil(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with closing(stored_rows.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
@@ -74,7 +75,7 @@ def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_s
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
-    spoil(path, f"UPDATE events SET head = zeroblob(length(head)) WHERE {of('a', 7)}")
+    spoil(path, f"UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE {of('a', 7)}")
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
         assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
@@ -86,6 +87,10 @@ def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(pat
 
 def changed(column: str, change: str) -> str:
     return f"UPDATE events SET {column} = {change} WHERE {of('a', 7)}"
+
+
+def changed_meta(field: str, change: str) -> str:
+    return changed("meta", f"meta_with(meta, '{field}', {change})")
 
 
 def moved(event_id: int, to: int) -> str:
@@ -103,19 +108,31 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
     "spoilt, told",
     [
         *(
-            ([changed(column, change)], {"a": [f"event 7: {CHANGED}"]})
-            for column, change in {
-                "body": "CAST(replace(body, 'says 7', 'said 7') AS TEXT)",
+            ([changed_meta(field, change)], {"a": [f"event 7: {CHANGED}"]})
+            for field, change in {
                 "kind": "'annotation'",
                 "schema": "2",
-                "recorded_at": "recorded_at + 1",
+                "recorded_at": "meta_field(meta, 'recorded_at') + 1",
                 "shown": "0",
                 "structural": "1",
-                "head": "CAST(zeroblob(32) || substr(head, 33) AS BLOB)",
-                "checksum": "checksum + 1",
-                "shown_before": "shown_before + 1",
-                "structural_before": "structural_before + 1",
+                "head": "zeroblob(32)",
+                "body_checksum": "meta_field(meta, 'body_checksum') - 1",
+                "checksum": "1",
+                "shown_before": "meta_field(meta, 'shown_before') + 1",
+                "structural_before": "meta_field(meta, 'structural_before') + 1",
+                "id": "8",
+                "encoding": "1",
+                "proof_size": "0",
             }.items()
+        ),
+        *(
+            ([changed(column, change)], {"a": [f"event 7: {MISFIT}"]})
+            for column, change in {"kind": "'annotation'", "shown": "0", "structural": "1"}.items()
+        ),
+        ([changed("meta", "x'00'")], {"a": [f"event 7: {CHANGED}"]}),
+        (
+            [changed("body", "CAST(replace(body, 'says 7', 'said 7') AS TEXT)")],
+            {"a": [f"event 7: {CHANGED}"]},
         ),
         (
             [f"DELETE FROM events WHERE {of('a', 4)}", f"DELETE FROM events WHERE {of('b', 0)}"],
@@ -138,8 +155,8 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
             [
                 "DROP INDEX events_by_id",
                 "CREATE INDEX events_by_id ON events (conversation, id)",
-                "INSERT INTO events SELECT 1000, conversation, id, kind, schema, 0, structural, recorded_at, encoding, "
-                f"shown_before, structural_before, checksum, head, body FROM events WHERE {of('a', 7)}",
+                "INSERT INTO events SELECT 1000, conversation, id, kind, 0, structural, meta, body "
+                f"FROM events WHERE {of('a', 7)}",
             ],
             {"a": ["event 7: it is stored twice"], "": neither_stored(975, 1000)},
         ),
@@ -185,13 +202,8 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
             found = reader.conversation(conversation)
             assert found is not None
             (row,) = as_rows(reader.rows(found.key, event_id, event_id + 1, 1))
-    changed: Row = row._replace(body=body)
-    checksum = hash_chain.checksums(hash_chain.checksum_seed(conversation), [(*changed[:-1], 0)])[0]
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            f"UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE {of(conversation, event_id)}",
-            (body, checksum),
-        )
+        stored_rows.put(connection, conversation, [row._replace(body=body)])
 
 
 def test_a_change_with_a_new_checksum_is_found_by_its_head(path: Path):
@@ -214,8 +226,8 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path: Path):
         path,
         "UPDATE events SET id = id + 1000 WHERE id >= 20",
         "UPDATE events SET id = id - 999 WHERE id >= 1000 AND conversation = 1",
-        "INSERT INTO events SELECT 1000, conversation, 20, kind, schema, shown, structural, recorded_at, encoding, "
-        "shown_before, structural_before, checksum, head, body FROM events WHERE conversation = 1 AND id = 19",
+        "INSERT INTO events SELECT 1000, conversation, 20, kind, shown, structural, meta, body FROM events "
+        "WHERE conversation = 1 AND id = 19",
         "DELETE FROM events WHERE id = 1020",
         "UPDATE events SET id = id - 1001 WHERE id > 1000",
     )
@@ -344,7 +356,7 @@ def describe_index(connection: sqlite3.Connection, sql: str) -> None:
     connection.execute("PRAGMA writable_schema = RESET")
 
 
-@pytest.mark.parametrize("column", ["head", "kind", "body", "checksum", "recorded_at", "shown_before"])
+@pytest.mark.parametrize("column", ["meta", "kind", "body", "shown"])
 def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -415,7 +427,7 @@ def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "place",
     [
         *("conversations.created_at", "conversations.salt", "conversations.erased_at", "conversations.erased_head"),
-        *("events.shown_before", "events.shown", "events.head", "events.recorded_at", "events.conversation"),
+        *("events.meta", "events.shown", "events.kind", "events.conversation"),
         *("listing.version", "listing.at", "records.version", "idempotency_keys.first_id", "store.value"),
     ],
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.recorders.types import Row
 from foldlog.projections.stored.revision_codec import CODE
+from tests.stored_rows import FIELDS, meta_field, meta_with
 
 __all__ = ["Attack", "make_checksums_right", "of_columns", "of_forgery", "of_rows"]
 
@@ -25,7 +30,7 @@ _KEYS = {
     "store": ("name",),
 }
 """The tables, and what names a row of each."""
-_CONTENT = "kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before"
+_CONTENT = "kind, shown, structural, meta, body"
 _EVENT = f"id, {_CONTENT}"
 
 
@@ -40,6 +45,16 @@ def of_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
                 for other in [] if name == "checksum" else _others(row[n], [each[n] for each in rows]):
                     statement = f"UPDATE {table} SET {name} = ? WHERE {_where(table)}"
                     yield f"{table} {place}: {name} {row[n]!r} -> {other!r}", _run(statement, other, *place)
+    for position, meta in connection.execute("SELECT position, meta FROM events ORDER BY position").fetchall():
+        for field in (*FIELDS, "kind"):
+            value = "message" if field == "kind" else meta_field(meta, field)
+            for other in [each for each in _others(value, []) if each is not None]:
+                with suppress(struct.error):  # no such number fits in
+                    changed = meta_with(meta, field, other)
+                    yield (
+                        f"the {field} in the meta of event {position} -> {other!r}",
+                        _run("UPDATE events SET meta = ? WHERE position = ?", changed, position),
+                    )
 
 
 def of_rows(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
@@ -51,7 +66,7 @@ def of_rows(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, 
     positions = [position for position, _, _ in events]
     some = [*pairwise(positions), *zip(positions, positions[length:], strict=False)]
     for pair in [*some, *((position, positions[length - 1]) for position in positions[: length - 1])]:
-        for what in ("body, encoding", "id", _CONTENT):
+        for what in ("body", "meta", "id", _CONTENT):
             yield f"swap {what} of events {pair}", lambda c, w=what, p=pair: _swap(c, w, p)
         content = f"SELECT {_CONTENT} FROM events WHERE position = ?"
         statement = f"UPDATE events SET ({_CONTENT}) = ({content}) WHERE position = ?"
@@ -84,10 +99,9 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
     connection.execute("ATTACH ? AS own", (str(own),))
     forged = "(SELECT {0} FROM own.events o WHERE o.position = events.position)"
     for (position,) in connection.execute("SELECT position FROM events").fetchall():
-        looks = "UPDATE events SET head = CAST(substr(head, 1, 32) || randomblob({}) AS BLOB) WHERE position = ?"
-        yield f"make event {position} look redacted", _run(looks.format(32), position)
-        yield f"give event {position} another salt", _run(looks.format(16), position)
-        for what in ("body, encoding", _EVENT, "body, encoding, kind, schema, shown, structural"):
+        yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
+        yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
+        for what in ("body", "meta", _EVENT, "body, kind, shown, structural"):
             statement = f"UPDATE events SET ({what}) = {forged.format(what)} WHERE position = ?"
             yield f"forge {what} of event {position}", _run(statement, position)
     for key in (1, 2):
@@ -121,15 +135,14 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
 def make_checksums_right(connection: sqlite3.Connection) -> None:
     """As anybody can. A row that cannot have a checksum, because a column is of another type, keeps the one it has."""
     names = dict(connection.execute("SELECT key, id FROM conversations").fetchall())
-    events = connection.execute(f"SELECT position, conversation, {_EVENT} FROM events").fetchall()
-    for position, key, *columns in events:
-        columns[7] = columns[7].encode() if isinstance(columns[7], str) else columns[7]
-        checksum: Any
+    events = connection.execute("SELECT position, conversation, id, meta, body FROM events").fetchall()
+    for position, key, event_id, meta, body in events:
+        row = Row(event_id, meta, body.encode() if isinstance(body, str) else body)
         try:
-            checksum = hash_chain.checksums(hash_chain.checksum_seed(str(names.get(key))), [(*columns, 0)])[0]
+            (right,) = hash_chain.with_checksums(hash_chain.checksum_seed(str(names.get(key))), [row])
         except Exception:  # noqa: BLE001
             continue
-        connection.execute("UPDATE events SET checksum = ? WHERE position = ?", (checksum, position))
+        connection.execute("UPDATE events SET meta = ? WHERE position = ?", (right.meta, position))
     for key, *columns in connection.execute(
         "SELECT conversation, projection, version, code, base, body, encoding FROM records"
     ).fetchall():
@@ -149,6 +162,14 @@ def _where(table: str) -> str:
 
 def _run(statement: str, *parameters: Any) -> Attack:
     return lambda connection: connection.execute(statement, parameters)
+
+
+def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> None:
+    """Put ``size`` random bytes behind the head of an event."""
+    (meta,) = connection.execute("SELECT meta FROM events WHERE position = ?", (position,)).fetchone()
+    row = Row(0, meta, b"")
+    changed = row.with_fields(proof=row.head + os.urandom(size)).meta
+    connection.execute("UPDATE events SET meta = ? WHERE position = ?", (changed, position))
 
 
 def _both(one: Attack, other: Attack) -> Attack:

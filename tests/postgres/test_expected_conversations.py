@@ -38,7 +38,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
+from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row, row_of
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.said import said
@@ -449,4 +449,4 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
 
 
 def row(event_id: int) -> Row:
-    return Row(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)
+    return row_of(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)

@@ -26,7 +26,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Beginning, Row
+from foldlog.eventstore.recorders.types import Beginning, row_of
 from tests.said import said
 
 from .cutting import Cut, CuttingProxy
@@ -215,7 +215,9 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         recorder: Any = importing._recorder
         staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 5, b"salt", staged=True))).key
         recorder.transact(
-            lambda transaction: transaction.insert(staged, [Row(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True)
+            lambda transaction: transaction.insert(
+                staged, [row_of(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True
+            )
         )
         locks: list[tuple[int, ...]] = []
 

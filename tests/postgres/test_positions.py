@@ -27,7 +27,7 @@ from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
-from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
+from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row, row_of
 from tests.at_once import at_once
 from tests.said import said
 
@@ -35,7 +35,7 @@ from .servers import Server, new_primary
 
 
 def row(event_id: int) -> Row:
-    return Row(event_id, "message", 1, True, False, 1_000 + event_id, 0, b"{}", bytes(32))
+    return row_of(event_id, "message", 1, True, False, 1_000 + event_id, 0, b"{}", bytes(32))
 
 
 # -- the object that knows how positions come about ------------------------------------------------------------------
@@ -419,9 +419,8 @@ def test_a_number_is_never_given_twice(url: str):
             schema = url.partition("schema=")[2].partition("&")[0]
             with pytest.raises(psycopg.errors.UniqueViolation):
                 connection.execute(
-                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, recorded_at, schema, "
-                    f"shown_before, structural_before, checksum, encoding, shown, structural, kind, head, body "
-                    f"FROM {schema}.events LIMIT 1"
+                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, shown, structural, kind, "
+                    f"meta, body FROM {schema}.events LIMIT 1"
                 )
 
 

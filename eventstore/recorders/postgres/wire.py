@@ -424,7 +424,7 @@ Parameter = int | str | bytes | None
 BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17
-OF_ROW: Final = (BIGINT, BYTEA, BIGINT, BOOLEAN, BOOLEAN, BIGINT, BIGINT, BYTEA, BYTEA, *[BIGINT] * 4)
+OF_ROW: Final = (BIGINT, BYTEA, BOOLEAN, BOOLEAN, BYTEA, BYTEA, BIGINT)
 """The types of the columns of a row, and of its position behind them."""
 
 bigint: Final = Struct("!q").pack

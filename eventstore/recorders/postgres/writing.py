@@ -12,7 +12,17 @@ from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, Op
 from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Row, unplaced, utf8
+from foldlog.eventstore.recorders.types import (
+    Beginning,
+    Conversation,
+    Erasure,
+    Place,
+    RecalledKey,
+    Row,
+    in_columns,
+    unplaced,
+    utf8,
+)
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
@@ -175,7 +185,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
         first = self._numbered().of(0) if self._is_numbered_first else 0
         positions = [None if place is None else first + place for place in places]
-        placed = [(*row, position) for row, position in zip(rows, positions, strict=True)]
+        placed = [
+            (row.id, *in_columns(row.meta), row.meta, row.body, position)
+            for row, position in zip(rows, positions, strict=True)
+        ]
         if len(placed) == 1:
             self._write("insert_event", key, *placed[0])
         else:

@@ -15,11 +15,10 @@ from typing import Any
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.types import Beginning, Place, Row, unplaced
+from foldlog.eventstore.recorders.types import Beginning, Place, Row, encodings, in_columns, unplaced
 
 _TOGETHER = 20
 _body = attrgetter("body")
-_encoding = attrgetter("encoding")
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
@@ -81,17 +80,17 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         """Insert rows. Bytes are byte arrays: ``sqlite3`` first looks for adapters of all other types, which takes
         longer than binding them.
         """
-        are_plain = not any(map(_encoding, rows))
+        are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
             some = rows[first : first + _TOGETHER]
             values: list[object] = []
-            for event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, checksum in some:
-                stored = bytearray(body)
-                values += position, key, event_id, kind, schema, +shown, +structural, at, encoding
+            for event_id, meta, body in some:
+                kind, shown, structural = in_columns(meta)
+                stored, its_meta = bytearray(body), bytearray(meta)
+                values += position, key, event_id, kind, +shown, +structural, its_meta
                 if not are_plain:
-                    values += encoding, stored
+                    values += its_meta, stored
                 values.append(stored)
-                values += bytearray(proof), before, turns, checksum
                 position += 1
             self._execute(_insert_together(len(some), are_plain), values)
         if Body in map(type, map(_body, rows)):

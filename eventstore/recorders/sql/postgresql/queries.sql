@@ -76,9 +76,7 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'fol
 FROM {schema}.epoch
 
 -- part: conversation_columns
-c.key, c.id, c.created_at, c.salt, coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
-coalesce(e.shown_before + e.shown::int, b.shown_before + b.shown::int),
-coalesce(e.structural_before + e.structural::int, b.structural_before + b.structural::int),
+c.key, c.id, c.created_at, c.salt, coalesce(e.id, b.id), coalesce(e.meta, b.meta),
 c.parent, c.parent_version, c.key_id, c.sealed_key, c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
 CASE WHEN c.erased_at IS NOT NULL THEN (
     SELECT position FROM {schema}.events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1
@@ -108,9 +106,9 @@ SELECT (
     CASE
         WHEN EXISTS (
             SELECT FROM {schema}.conversations c
-            CROSS JOIN LATERAL (SELECT id, head FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e
+            CROSS JOIN LATERAL (SELECT id, meta FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1) e
             WHERE c.key = $1::bigint AND c.erased_at IS NULL AND e.id = $2::bigint
-                AND substring(e.head FOR 32) = $3::bytea
+                AND substring(e.meta FROM 33 FOR 32) = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
                 AND coalesce(c.redactions, 0) = $8::bigint AND coalesce(c.pending, 0) = $9::bigint
@@ -181,16 +179,21 @@ SELECT 1 WHERE EXISTS (SELECT FROM {schema}.events WHERE position > ($1::bigint[
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM {schema}.conversations WHERE key = $1::bigint
 
--- Checksums are unsigned.
 -- part: row
-id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before,
-checksum::bigint & 4294967295
+id, meta, body
 
+-- Checksums are unsigned.
 -- part: record
 version, code, base, body, encoding, checksum::bigint & 4294967295
 
 -- name: rows
 SELECT {row}
+FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
+ORDER BY id LIMIT $4::bigint
+
+-- What stands in columns too, for indices.
+-- name: columns
+SELECT id, kind, shown, structural
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
@@ -442,23 +445,14 @@ WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
 (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 
 -- name: insert_events
-INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
-                             shown_before, structural_before, checksum, position)
-SELECT $1::bigint, r.id, r.kind, r.schema, r.shown, r.structural, r.recorded_at, r.encoding, r.body, r.head,
-       r.shown_before, r.structural_before, r.checksum::bit(32)::integer,
-       r.place + {first_place}
-FROM unnest(
-    $2::bigint[], $3::bytea[], $4::bigint[], $5::boolean[], $6::boolean[], $7::bigint[], $8::bigint[], $9::bytea[],
-    $10::bytea[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]
-) r (id, kind, schema, shown, structural, recorded_at, encoding, body, head,
-     shown_before, structural_before, checksum, place)
+INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
+SELECT $1::bigint, r.id, r.kind, r.shown, r.structural, r.meta, r.body, r.place + {first_place}
+FROM unnest($2::bigint[], $3::bytea[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[], $8::bigint[])
+    r (id, kind, shown, structural, meta, body, place)
 
 -- name: insert_event
-INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
-                             shown_before, structural_before, checksum, position)
-VALUES ($1::bigint, $2::bigint, $3::bytea, $4::bigint, $5::boolean, $6::boolean, $7::bigint, $8::bigint, $9::bytea,
-        $10::bytea, $11::bigint, $12::bigint, $13::bigint::bit(32)::integer,
-        $14::bigint + {first_place})
+INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea, $8::bigint + {first_place})
 
 -- name: publish
 UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
@@ -518,8 +512,7 @@ UPDATE {schema}.conversations SET mark = $1::bytea WHERE key = $2::bigint
 
 -- name: replace_row
 UPDATE {schema}.events
-SET encoding = $1::bigint, checksum = $2::bigint::bit(32)::integer, body = $3::bytea, head = $4::bytea
-WHERE conversation = $5::bigint AND id = $6::bigint
+SET meta = $1::bytea, body = $2::bytea WHERE conversation = $3::bigint AND id = $4::bigint
 
 -- name: count_redactions
 UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $1::bigint WHERE key = $2::bigint
@@ -585,7 +578,7 @@ INSERT INTO {schema}.tracking (application, notification_id, token) VALUES ($1::
 
 -- name: stands_event
 SELECT position >> 20 FROM {schema}.events
-WHERE conversation = $1::bigint AND id = $2::bigint AND substring(head FOR 32) = $3::bytea
+WHERE conversation = $1::bigint AND id = $2::bigint AND substring(meta FROM 33 FOR 32) = $3::bytea
     AND (position & 1048575) IS NOT DISTINCT FROM $4::bigint
 
 -- name: stands_conversation
@@ -642,7 +635,7 @@ SELECT t.application, t.place, (
         SELECT count(*) FROM (
             SELECT FROM {schema}.events WHERE position > t.place AND position < h.horizon LIMIT 10000) behind),
     coalesce(extract(epoch FROM clock_timestamp())::float8 - (
-        SELECT recorded_at / 1000000.0::float8 FROM {schema}.events
+        SELECT ('x' || encode(substring(meta FROM 17 FOR 8), 'hex'))::bit(64)::bigint / 1000000.0::float8 FROM {schema}.events
         WHERE position > t.place AND position < h.horizon ORDER BY position LIMIT 1), 0)
 FROM (SELECT application, max(notification_id) AS place FROM {schema}.tracking GROUP BY application) t, (
     SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon FROM {schema}.epoch) h

@@ -42,20 +42,15 @@ CREATE INDEX conversations_redacted ON conversations (redactions) WHERE redactio
 
 -- Rows of a staged import have negative positions; their place in the order is the conversation's first_position + id.
 -- The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0 are the store's.
+-- "meta" is all that is known of an event besides its body; what the indices need of it stands in columns too.
 CREATE TABLE events (
     position     INTEGER PRIMARY KEY,
     conversation INTEGER NOT NULL,
     id           INTEGER NOT NULL,
     kind         TEXT NOT NULL,
-    schema       INTEGER NOT NULL,
     shown        INTEGER NOT NULL,
     structural   INTEGER NOT NULL,
-    recorded_at  INTEGER NOT NULL,
-    encoding     INTEGER NOT NULL,
-    shown_before INTEGER NOT NULL,
-    structural_before INTEGER NOT NULL,
-    checksum     INTEGER NOT NULL,
-    head         BLOB NOT NULL,
+    meta         BLOB NOT NULL,
     body         ANY NOT NULL
 ) STRICT;
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;

@@ -6,8 +6,7 @@
 -- A conversation ends with its last own event. A fork's own begin with parent_version: while its past is copied, rows below
 -- it stand under its key too.
 -- part: conversation_columns
-c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_before + e.shown,
-e.structural_before + e.structural, c.parent, c.parent_version, c.key_id, c.sealed_key,
+c.key, c.id, c.created_at, c.salt, e.id, e.meta, c.parent, c.parent_version, c.key_id, c.sealed_key,
 c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
     c.erased_at IS NOT NULL,
     (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1),
@@ -72,17 +71,16 @@ WHERE key = (SELECT replaces FROM conversations WHERE key = ?) AND visible AND e
 
 -- name: insert_events
 -- The values of some rows are put in: of several, each takes half of the time.
-INSERT INTO events (position, conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
-                    shown_before, structural_before, checksum)
+INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)
 VALUES {rows}
 
 -- name: an_event
--- The values of one of these rows; plain bodies are text. The encoding and the body are given twice: CPython 3.12.0 to
+-- The values of one of these rows; plain bodies are text. "meta" and the body are given twice: CPython 3.12.0 to
 -- 3.12.3 warns of parameters that have a number.
-(?, ?, ?, ?, ?, ?, ?, ?, ?, iif(? = 0, CAST(? AS TEXT), ?), ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, iif(substr(?, 31, 1) = x'00', CAST(? AS TEXT), ?))
 
 -- name: a_plain_event
-(?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 
 -- name: store_value
 SELECT value FROM store WHERE name = CAST(? AS TEXT)
@@ -121,10 +119,14 @@ SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WH
 UPDATE store SET value = ? WHERE name = 'positions_given'
 
 -- part: row
-id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+id, meta, body
 
 -- name: rows
 SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+
+-- What stands in columns too, for indices.
+-- name: columns
+SELECT id, kind, shown, structural FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
 -- name: structural
 SELECT {row} FROM events INDEXED BY events_structural
@@ -241,10 +243,10 @@ UPDATE conversations SET mark = ? WHERE key = ?
 -- name: prove
 UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
+-- The byte of the encoding: plain bodies are text.
 -- name: replace_row
-UPDATE events SET encoding = v.column1, checksum = v.column2, head = v.column4,
-    body = iif(v.column1 = 0, CAST(v.column3 AS TEXT), v.column3)
-FROM (VALUES (?, ?, ?, ?, ?, ?)) v WHERE conversation = v.column5 AND id = v.column6
+UPDATE events SET meta = v.column1, body = iif(substr(v.column1, 31, 1) = x'00', CAST(v.column2 AS TEXT), v.column2)
+FROM (VALUES (?, ?, ?, ?)) v WHERE conversation = v.column3 AND id = v.column4
 
 -- name: count_redactions
 UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
@@ -380,7 +382,8 @@ SELECT count(*) FROM (
     LEFT JOIN conversations c ON c.key = l.conversation LEFT JOIN entries n ON n.conversation = l.conversation
     WHERE c.key IS NULL OR c.erased_at IS NOT NULL OR coalesce(n.number, 0) <> length(l.digests) / 16
     OR (l.version > coalesce(c.parent_version, 0) AND NOT EXISTS (
-        SELECT 1 FROM events e WHERE e.conversation = l.conversation AND e.id = l.version - 1 AND e.recorded_at = l.at
+        SELECT 1 FROM events e WHERE e.conversation = l.conversation AND e.id = l.version - 1
+        AND hex(substr(e.meta, 17, 8)) = printf('%016X', l.at)
     ))
     UNION SELECT d.conversation FROM listed d LEFT JOIN listing l ON l.conversation = d.conversation
     WHERE l.at IS NOT d.at OR instr(l.digests, d.digest) % 16 <> 1
