@@ -236,3 +236,15 @@ def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
     with foldlog.open("d.db") as histories:
         drawn = pictures.view_svg(histories[pictures.LIVE])
     assert drawn == (pictures.PICTURES / "view.svg").read_text(), "python -m benchmarks.pictures"
+
+
+def test_a_section_that_is_quoted_behind_a_link_is_on_that_page():
+    """Such as ([POSTGRESQL.md](POSTGRESQL.md), "From SQLite and back")."""
+    quoted = re.compile(r"\]\(([\w./-]+\.md)\)[^\"\n]{0,3}\s*\"([^\"]+)\"")
+    missing = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for target, heading in quoted.findall(page.read_text()):
+            text = (page.parent / target).read_text()
+            if not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
+                missing.append(f"{page.name}: {target} has no section {heading!r}")
+    assert missing == []

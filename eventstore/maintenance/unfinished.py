@@ -35,7 +35,7 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The moments of the last purges, at most so many in so many seconds."""
+"""The moments of the last purges of each recorder."""
 
 
 class Met(Exception):

@@ -54,6 +54,7 @@ class OpenTransaction:
         self.is_joined = False
         """Whether another store's transaction on this connection began it."""
         self._wrote = False
+        self.writes = 0
         self._unchecked = False
         self._guessed_keys = False
         self._taken_for_new: set[tuple[int, str]] = set()
@@ -178,6 +179,7 @@ class OpenTransaction:
     def _write(self, statement: str, *parameters: Parameter) -> None:
         self._begin()
         self._wrote = True
+        self.writes += 1
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:

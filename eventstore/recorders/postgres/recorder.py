@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from threading import get_ident, main_thread
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -23,6 +24,7 @@ from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
+from foldlog.eventstore.recorders.postgres.sharing import Sharing
 from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, ConnectionLost, Pool, TryAgain, Wire, of_driver
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
@@ -114,6 +116,7 @@ class PostgresRecorder(Recorder):
             self._pool = pool
             return
         self._open_pool()
+        self._sharing = Sharing(self._run)
         _recorders.add(self)
         self._prepare(mode == "rwc", options.get("partitions"))
 
@@ -126,13 +129,20 @@ class PostgresRecorder(Recorder):
                 f"{self._server} is open for reading only; to write, leave mode=ro out of its URL", kind="read_only"
             )
         writer = self._writer()
+        may_share = any_thread and get_ident() != main_thread().ident
+        conversation: str | None = getattr(work, "conversation", None) if may_share else None
+        try:
+            INSIDE.add(writer)
+            if conversation is not None:
+                return self._sharing.run(conversation, work)
+            return self._run(work, at_once=at_once)
+        finally:
+            INSIDE.discard(writer)
+
+    def _run(self, work: Callable[[Transaction], T], *, at_once: bool = False) -> T:
         call = Call(work)
         try:
-            try:
-                INSIDE.add(writer)
-                return self._transact(call, at_once)
-            finally:
-                INSIDE.discard(writer)
+            return self._transact(call, at_once)
         except BaseException as error:
             call.note_on(error)
             raise
@@ -224,6 +234,7 @@ class PostgresRecorder(Recorder):
         # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
         # garbage collector.
         self._inherited = self._pool
+        self._sharing = Sharing(self._run)
         self._open_pool()
         if self._inherited.closed:
             self._pool.close()

@@ -424,6 +424,10 @@ class StoresTransaction:
         return any(member.assumes for member in self._members.values())
 
     @property
+    def writes(self) -> int:
+        return sum(member.writes for member in self._members.values())
+
+    @property
     def locks(self) -> list[int]:
         return [number for member in self._members.values() for number in member.locks]
 

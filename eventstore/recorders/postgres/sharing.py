@@ -1,0 +1,112 @@
+"""Threads that append to one conversation share a transaction: each would wait for the lock of the one before.
+
+The first thread leads, alone. Those that come meanwhile wait; then the first of them leads, with all that wait. A
+leader runs the works in their order in one transaction, so one commit is enough for all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from foldlog.eventstore.recorders.types import Outcome
+
+T = TypeVar("T")
+
+_SHARING_MAX: Final = 100
+"""The number of works in one transaction: a later one waits for all of them."""
+
+Work = Callable[[Any], Any]
+
+
+class _Job:
+    """A work that waits for its turn to lead, or for its outcome."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.turn = threading.Semaphore(0)
+        self.group: Sequence[_Job] = (self,)
+        self.outcome: Outcome[Any] | None = None
+
+
+class Sharing:
+    """The works that wait, by conversation. A conversation is among them while a thread leads for it."""
+
+    def __init__(self, run: Callable[[Work], Any]) -> None:
+        """``run`` runs a work in a transaction and returns what it returned; again where the connection breaks."""
+        self._run = run
+        self._mutex = threading.Lock()
+        self._waiting: dict[str, list[_Job]] = {}
+
+    def run(self, conversation: str, work: Callable[[Any], T]) -> T:
+        """Run a work, perhaps in a transaction with works of other threads. Return its result, or raise its error."""
+        job = _Job(work)
+        with self._mutex:
+            waiting = self._waiting.get(conversation)
+            if waiting is None:
+                self._waiting[conversation] = []
+            else:
+                waiting.append(job)
+        if waiting is not None:
+            job.turn.acquire()
+        if job.outcome is None:
+            self._lead(conversation, job)
+        assert job.outcome is not None
+        return job.outcome.unwrap()  # type: ignore[no-any-return]
+
+    def _lead(self, conversation: str, job: _Job) -> None:
+        group = job.group
+        try:
+            outcomes = self._run_all(group)
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            outcomes = [Outcome(error=error)] * len(group)
+        except BaseException:  # of this thread, from outside: the others go on alone
+            for each in group[1:]:
+                each.group = (each,)
+                each.turn.release()
+            raise
+        finally:
+            self._leave(conversation)
+        for each, outcome in zip(group, outcomes, strict=True):
+            each.outcome = outcome
+            each.turn.release()
+
+    def _leave(self, conversation: str) -> None:
+        """Let the first thread that waits lead, with all that wait."""
+        with self._mutex:
+            waiting = self._waiting.pop(conversation, [])
+            if not waiting:
+                return
+            group = waiting[:_SHARING_MAX]
+            self._waiting[conversation] = waiting[_SHARING_MAX:]
+        group[0].group = group
+        group[0].turn.release()
+
+    def _run_all(self, group: Sequence[_Job]) -> Sequence[Outcome[Any]]:
+        works = [each.work for each in group]
+        if len(works) > 1:
+            try:
+                return self._run(partial(_in_one_transaction, works))  # type: ignore[no-any-return]
+            except _WroteAndFailed:
+                pass
+        return [Outcome.of(partial(self._run, work)) for work in works]
+
+
+class _WroteAndFailed(Exception):
+    """A work failed after it wrote. The transaction is rolled back, and each work has its own."""
+
+
+def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
+    outcomes = []
+    for work in works:
+        before = transaction.writes
+        outcome = Outcome.of(partial(work, transaction))
+        if outcome.error is not None:
+            if transaction.assumes or not isinstance(outcome.error, Exception):
+                raise outcome.error  # a wrong assumption may be the reason
+            if transaction.writes != before:
+                raise _WroteAndFailed
+        outcomes.append(outcome)
+    return outcomes

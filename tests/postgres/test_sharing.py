@@ -1,0 +1,97 @@
+"""Threads that append to one conversation at the same time share a transaction, and fail alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.postgres import PostgresRecorder
+from foldlog.eventstore.recorders.types import Outcome, RecalledKey
+from tests.said import said
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as store:
+        store.append("c1", said("first"), expected_version=0)
+        yield store
+
+
+class Held:
+    """The work of a thread that leads until it may go on."""
+
+    conversation = "c1"
+
+    def __init__(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, transaction: Transaction) -> None:
+        self.began.set()
+        assert self.may_end.wait(30)
+
+
+def together(store: Store, works: list[Callable[[], object]]) -> list[Outcome[object]]:
+    """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
+    recorder, held, outcomes = store.database.recorder, Held(), dict[int, Outcome[object]]()
+    assert isinstance(recorder, PostgresRecorder)
+    leading = threading.Thread(target=partial(recorder.transact, held, any_thread=True))
+    leading.start()
+    assert held.began.wait(30)
+    threads = []
+    for place, work in enumerate(works):
+        threads.append(threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)})))  # type: ignore[misc]
+        threads[-1].start()
+        while len(recorder._sharing._waiting["c1"]) <= place:
+            assert threads[-1].is_alive()
+    held.may_end.set()
+    for thread in (leading, *threads):
+        thread.join()
+    return [outcomes[place] for place in range(len(works))]
+
+
+def test_appends_that_wait_are_committed_together(store: Store, monkeypatch: pytest.MonkeyPatch):
+    transactions = []
+    run = PostgresRecorder._transact
+    monkeypatch.setattr(
+        PostgresRecorder, "_transact", lambda self, *rest: (transactions.append(1), run(self, *rest))[1]
+    )
+    append = partial(store.append, "c1", expected_version=ANY_VERSION)
+    outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
+    recorded = [outcome.unwrap() for outcome in outcomes]
+    assert len(transactions) == 2, "of the first that led, and of those that waited"
+    assert [one.id for (one,) in recorded] == [*range(1, 21)]  # type: ignore[misc]
+    assert [one for (one,) in recorded] == [*store.follow()][1:]  # type: ignore[misc]
+
+
+def test_one_that_is_refused_fails_alone(store: Store):
+    works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (1, 7, 2, 2)]
+    errors = [outcome.error for outcome in together(store, works)]
+    assert [type(error) for error in errors] == [type(None), VersionConflict, type(None), VersionConflict]
+    assert store.version("c1") == 3
+
+
+class Failing:
+    """The work of a caller that fails after it has written."""
+
+    conversation = "c1"
+
+    def __call__(self, transaction: Transaction) -> None:
+        found = transaction.conversation("c1")
+        assert found is not None
+        transaction.remember(found.key, "of the failed one", RecalledKey(0, 1))
+        raise LookupError("too late")
+
+
+def test_what_one_wrote_before_it_failed_is_not_kept(store: Store):
+    append = partial(store.append, "c1", expected_version=ANY_VERSION)
+    failing = partial(store.database.recorder.transact, Failing(), any_thread=True)
+    works = [partial(append, said("1")), failing, partial(append, said("2"), idempotency_key="of the failed one")]
+    errors = [outcome.error for outcome in together(store, works)]
+    assert [type(error) for error in errors] == [type(None), LookupError, type(None)]
+    assert [event.id for event in store.events("c1")] == [0, 1, 2]
+    assert len(store.recorded("c1", "of the failed one")) == 1
