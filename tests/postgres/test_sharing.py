@@ -35,7 +35,9 @@ class Held:
         assert self.may_end.wait(30)
 
 
-def together(store: Store, works: list[Callable[[], object]]) -> list[Outcome[object]]:
+def together(
+    store: Store, works: list[Callable[[], object]], meanwhile: Callable[[], object] = lambda: None
+) -> list[Outcome[object]]:
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
     recorder, held, outcomes = store.database.recorder, Held(), dict[int, Outcome[object]]()
     assert isinstance(recorder, PostgresRecorder)
@@ -48,6 +50,7 @@ def together(store: Store, works: list[Callable[[], object]]) -> list[Outcome[ob
         threads[-1].start()
         while len(recorder._sharing._waiting["c1"]) <= place:
             assert threads[-1].is_alive()
+    meanwhile()
     held.may_end.set()
     for thread in (leading, *threads):
         thread.join()
@@ -90,8 +93,15 @@ class Failing:
 def test_what_one_wrote_before_it_failed_is_not_kept(store: Store):
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     failing = partial(store.database.recorder.transact, Failing(), any_thread=True)
-    works = [partial(append, said("1")), failing, partial(append, said("2"), idempotency_key="of the failed one")]
-    errors = [outcome.error for outcome in together(store, works)]
-    assert [type(error) for error in errors] == [type(None), LookupError, type(None)]
-    assert [event.id for event in store.events("c1")] == [0, 1, 2]
-    assert len(store.recorded("c1", "of the failed one")) == 1
+    errors = [outcome.error for outcome in together(store, [partial(append, said("1")), failing])]
+    assert [type(error) for error in errors] == [type(None), LookupError]
+    assert [event.id for event in store.events("c1")] == [0, 1]
+    assert store.query("c1", lambda reading: list(reading._reader.recalled(reading.key, "", 9))) == []
+
+
+def test_what_another_process_appended_meanwhile_is_seen(store: Store, url: str):
+    """The first of those that wait takes the conversation for what this process left."""
+    with open_store(url) as other:
+        works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (2, 3)]
+        meanwhile = partial(other.append, "c1", said("1"), expected_version=1)
+        assert [outcome.error for outcome in together(store, works, meanwhile)] == [None, None]
