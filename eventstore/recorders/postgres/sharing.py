@@ -99,13 +99,16 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
+    """Run works in their order. An error may come of a wrong assumption: then the next work meets a failed transaction,
+    and all run again in one that assumes nothing.
+    """
     outcomes = []
     for work in works:
         before = transaction.writes
         outcome = Outcome.of(partial(work, transaction))
         if outcome.error is not None:
-            if transaction.assumes or not isinstance(outcome.error, Exception):
-                raise outcome.error  # a wrong assumption may be the reason
+            if not isinstance(outcome.error, Exception):
+                raise outcome.error
             if transaction.writes != before:
                 raise _WroteAndFailed
         outcomes.append(outcome)
