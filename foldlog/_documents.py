@@ -351,7 +351,8 @@ class FactDocument(Document, frozen=True, kw_only=True):
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
     which event ``by`` hid it. ``dropped`` are its terms that no shown event had then. For words, ``fact`` says whether
-    they are known, and the event is one that has them.
+    they are known, and the event is one that has them. ``compacting`` is when a compaction began that the program has
+    not written yet: the answer is from before it.
     """
 
     event: int
@@ -368,6 +369,43 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     lines: tuple[SummaryLineDocument, ...]
     dropped: tuple[DroppedTermDocument, ...]
     fact: FactDocument | None = None
+    compacting: str | None = None
+
+
+class ProgramDocument(Document, frozen=True, kw_only=True):
+    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts that are not in the store as
+    they are now; ``soon`` is how many it deletes within a week; ``days_kept`` is None where it deletes none.
+    """
+
+    program: str
+    format: str
+    is_set_up: bool
+    hook_event: str | None
+    hook_fired_at: str | None
+    transcripts: int
+    not_here: tuple[str, ...]
+    days_kept: float | None
+    soon: int
+
+
+class DoctorDocument(Document, frozen=True, kw_only=True):
+    """``foldlog doctor``: the coding agents with settings on this machine."""
+
+    programs: tuple[ProgramDocument, ...]
+
+
+class SecretDocument(OfConversation, frozen=True, kw_only=True):
+    """An event that holds secrets, and the kinds of these."""
+
+    event: int
+    kinds: tuple[str, ...]
+
+
+class SecretsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog secrets``. ``unread`` names what could not be read."""
+
+    secrets: tuple[SecretDocument, ...]
+    unread: tuple[str, ...]
 
 
 class SummarizedDocument(Document, frozen=True, kw_only=True):

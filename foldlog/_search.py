@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from foldlog import _documents as documents
 from foldlog._kinds import kind_words, label, narrowed
@@ -40,6 +40,8 @@ _ASCII = re.compile(rb"[!-\[\]-~]+")
 _BEFORE, _SNIPPET = 60, 200
 """Characters of a snippet: before the first word that was found, and in all."""
 _PAGE: Final = 1_000
+MayBeIn: TypeAlias = Callable[[bytes], bool]
+"""Says whether bytes in lower case may have what is looked for."""
 
 
 class Hit(NamedTuple):
@@ -97,7 +99,7 @@ def search(
         read += 1
         found = list[Hit]()
         try:
-            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(wanted.words):
+            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(wanted.words.may_be_in):
                 if (hit := wanted.hit(row.id, event, recorded_at)) is not None:
                     found.append(hit)
         except ConversationErased:
@@ -117,12 +119,19 @@ def events_with(
     """Return the events of one conversation with the words in their ``text``, oldest first. What cannot be read is
     added to ``unread``. Raises ``ConversationNotFound`` and ``ConversationErased``. Cost: its stored bytes.
     """
-    found = dict[int, Event]()
-    for row, stop in _places(store, conversation, unread):
-        for _, event in _Conversation(store, row, stop, unread).candidates(words):
-            if has_content(event) and words.stand_in(" ".join(text(event).split())):
-                found[event.id] = event
+    candidates = candidates_in(store, conversation, words.may_be_in, unread)
+    found = {event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))}
     return [found[event_id] for event_id in sorted(found)]
+
+
+def candidates_in(store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]) -> Iterator[Event]:
+    """Yield the events of one conversation in whose stored bytes, in lower case, something may be, in no order; without
+    redacted ones. Raises what ``events_with`` raises. Cost: its stored bytes.
+    """
+    for row, stop in _places(store, conversation, unread):
+        for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
+            if has_content(event):
+                yield event
 
 
 def _places(store: Store, conversation: str | None, unread: list[str]) -> list[tuple[ConversationRow, int | None]]:
@@ -257,28 +266,28 @@ class _Conversation:
         self._source, self._made, version = store.database.recorder.query(read)
         self._version = version if stop is None else min(stop, version)
 
-    def candidates(self, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events whose stored bytes may have the words, with their times of recording, in no order. Cost: its
-        blocks, and the events that no record became.
+    def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
+        """Yield the events in whose stored bytes something may be, with their times of recording, in no order. Cost:
+        its blocks, and the events that no record became.
         """
         if self._source is not None:
-            yield from self._in_records(self._source, words)
+            yield from self._in_records(self._source, may_be_in)
         start = self._row.parent_version or 0
         for first, count in sorted(place for place in self._made.values() if place[0] >= start):
             if first > start:
-                yield from self._in_events(start, first, words)
+                yield from self._in_events(start, first, may_be_in)
             start = max(start, first + count)
-        yield from self._in_events(start, self._version, words)
+        yield from self._in_events(start, self._version, may_be_in)
 
-    def _in_records(self, source: Source, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
+    def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         from foldlog.eventstore.sources.reading import blocks_of
 
         pending = list[int]()
         for block in blocks_of(self._store.database, source, source.from_record):
-            if not words.may_be_in(block.raw.lower()):
+            if not may_be_in(block.raw.lower()):
                 continue
             for number, record in enumerate(block.records(), block.first):
-                if number < source.from_record or not words.may_be_in(record.lower()):
+                if number < source.from_record or not may_be_in(record.lower()):
                     continue
                 if number >= source.made:
                     pending.append(number)
@@ -300,14 +309,14 @@ class _Conversation:
             if number in numbers:
                 yield from ((self._row.created_at, event) for event in events)
 
-    def _in_events(self, start: int, stop: int, words: SearchTerms) -> Iterator[tuple[datetime, Event]]:
+    def _in_events(self, start: int, stop: int, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         """Yield candidates among events that no record became."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
 
             def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
-                return [row for row in reading.rows(first, end, end - first) if words.may_be_in(row.body.lower())]
+                return [row for row in reading.rows(first, end, end - first) if may_be_in(row.body.lower())]
 
             try:
                 found = self._store.query(name, rows)

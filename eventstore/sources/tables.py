@@ -13,6 +13,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
@@ -141,6 +142,14 @@ class Sources:
             except KeyUnavailable:
                 found[as_text(name)] = b""
         return found
+
+    def abouts(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the id of each conversation with a source, the format, and what is stored about the source, the oldest
+        first; without those whose key is not given.
+        """
+        for name, key, encoding, format, stored in self.reader.ask_sources("abouts"):
+            with suppress(KeyUnavailable):
+                yield as_text(name), as_text(format), unpack(self._opened(key, encoding, b"about", 0, stored))
 
     def name_of(self, conversation: int) -> str:
         """Return the id of the conversation with this key."""

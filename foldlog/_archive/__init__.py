@@ -4,6 +4,7 @@ importing.py   append, fork or refuse what is found at a place; reading.py: read
 projecting.py  make the events of the records, once
 unstored.py    make them in memory, where a store can only be read
 recording.py   records that a runtime hands over one by one
+refreshing.py  take what a file has since; compacting.py: a compaction that a program has not written yet
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export
 

@@ -8,17 +8,19 @@ redacted record is refused, since what was redacted could come back unrecognized
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import count
 from os import path as os_path
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import change_of_documents, make_events
 from foldlog._archive.reading import (
     FINDINGS_MAX,
@@ -32,7 +34,7 @@ from foldlog._archive.reading import (
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, SourceRefused, Unchanged
-from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, Frame
+from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
 from foldlog._formats.files.histories import histories
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines
@@ -109,7 +111,9 @@ class Import:
     As of the last iteration, ``findings`` are the problems that belong to no source, ``left_out`` the files in folders
     that are of no known format, and ``not_opened`` those with names that histories do not have.
 
-    ``again`` lets a source in whose place or beginning was erased or redacted, under another name.
+    ``again`` lets a source in whose place or beginning was erased or redacted, under another name. ``only`` imports of
+    a file with several histories the one of this name. A record that ``is_secret`` comes in as what stays of a redacted
+    one. ``where`` is where sources were written, as far as their records do not say it.
     """
 
     def __init__(
@@ -122,7 +126,12 @@ class Import:
         conversation: str | None = None,
         read_all: bool = False,
         again: bool = False,
+        only: str | None = None,
+        is_secret: Callable[[bytes], bool] | None = None,
+        where: Mapping[str, str] | None = None,
     ) -> None:
+        self._where = where or {}
+        self._only, self._is_secret = only, is_secret
         self._store, self._paths = store, list(paths)
         self._prefix, self._conversation, self._again = prefix, conversation, again
         self._recognize = recognize(format)
@@ -149,6 +158,15 @@ class Import:
                 self.findings.append(ImportFinding(str(path), error.why))
             except OSError as error:
                 self.findings.append(ImportFinding(str(path), f"cannot be read: {error.strerror}"))
+
+    def has_place(self, path: Path) -> bool:
+        """Return whether a file was imported with these options."""
+        return bool(self._known(self._place(path, 0)))
+
+    def is_here(self, path: Path) -> bool:
+        """Return whether a file is as it was when it was imported last with these options."""
+        known = self._known(self._place(path, 0))
+        return bool(known and known[-1].state and known[-1].state == state_of(path))
 
     def nothing(self) -> NotAHistory:
         """Return the error for paths of which nothing could be imported."""
@@ -196,7 +214,10 @@ class Import:
             elif isinstance(found, ImportFinding):
                 self.findings.append(found)
             else:
-                yield found, next(numbers.setdefault(found.path, count()))
+                number = next(numbers.setdefault(found.path, count()))
+                is_other = self._only not in (None, found.name.name) and type(found.reader) is not JsonLines
+                if not is_other:
+                    yield found, number
 
     # -- files that are as they were ----------------------------------------------------------------------------------
 
@@ -204,10 +225,8 @@ class Import:
         """Return a file that is as it was when it was imported last; a log whose first lines tell what it is; None for
         what has to be looked into. Cost: the status of the file, and of a log its beginning.
         """
-        if not self._reads_all:
-            known = self._known(self._place(path, 0))
-            if known and known[-1].state and known[-1].state == state_of(path):
-                return Unchanged(path)
+        if not self._reads_all and self.is_here(path):
+            return Unchanged(path)
         format = of_lines(path) if self._options[0] == AUTO else None
         if format is None:
             return None
@@ -254,7 +273,10 @@ class Import:
     def _source(self, found: Found, number: int) -> _OneSource:
         name = found.name.prefixed(self._prefix).name
         one = _OneSource(self._store, found, self._place(found.path, number), self._named(name))
-        one.again, one.prefix = self._again, self._prefix
+        one.again, one.prefix, one.is_secret = self._again, self._prefix, self._is_secret
+        one.where = self._where
+        if self._only is not None and type(found.reader) is not JsonLines:  # its other histories are not read
+            one.state = b""
         return one
 
     def _short_and_new(self, found: Found, number: int) -> _NewSource | None:
@@ -308,6 +330,8 @@ class _OneSource:
 
     again = False
     prefix = ""
+    is_secret: Callable[[bytes], bool] | None = None
+    where: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, store: Store, found: Found, place: bytes, named: Callable[[str | None], str]) -> None:
         self.store, self.found, self.place, self.named = store, found, place, named
@@ -322,6 +346,8 @@ class _OneSource:
         self.unclear_count = 0
         self.gone = list[int]()
         """The numbers of the records that come in as what stays of them."""
+        self.secret = set[bytes]()
+        """The hashes of records that are kept out."""
         self.before = b""
         """The hashes of the records from which it goes on, where it does not hold these."""
 
@@ -353,7 +379,8 @@ class _OneSource:
             return None
         reading = reading_of(self.found.path, self.found.reader)
         skeleton = _counting(self.found.format)
-        blocks = [*reading.blocks(self._adds_to(reading, skeleton))]
+        read = reading.blocks(self._adds_to(reading, skeleton))
+        blocks = [self._without(block, self.secret, skeleton) for block in read]
         if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
             return None
         name = self.named(skeleton.conversation)
@@ -418,7 +445,8 @@ class _OneSource:
         """Import a source of which nothing was found at this place."""
         reading = reading_of(self.found.path, self.found.reader)
         skeleton = _counting(self.found.format)
-        blocks = reading.blocks(self._adds_to(reading, skeleton))
+        read = reading.blocks(self._adds_to(reading, skeleton))
+        blocks = (self._without(block, self.secret, skeleton) for block in read)
         first = next(blocks, None)
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
@@ -635,11 +663,15 @@ class _OneSource:
         for block in reading.blocks(add):
             if block.stop <= skip:
                 continue
-            block = block.since(max(skip, block.first))
-            for each in block.numbers_of(forbidden) if forbidden else ():
-                block = block.with_record(each, skeleton.left_of(block.record(each)))
-                self.gone.append(each)
+            block = self._without(block.since(max(skip, block.first)), forbidden | self.secret, skeleton)
             yield block if is_whole else block.alone()
+
+    def _without(self, block: Block, hashes: set[bytes], skeleton: Skeleton | DecodedRecords) -> Block:
+        """Return a block in which what stays of the records with these hashes is in their place."""
+        for number in block.numbers_of(hashes) if hashes else ():
+            block = block.with_record(number, skeleton.left_of(block.record(number)))
+            self.gone.append(number)
+        return block
 
     def _write(
         self,
@@ -790,8 +822,12 @@ class _OneSource:
             "usage": _with_usage(about(source).get("usage", ()), self.found.usage),
             "unread": reading.unread,
         }
+        of_records = skeleton.where if isinstance(skeleton, DecodedRecords) else skeleton.state.where
+        if where := {**self.where, **about(source).get(WHERE, {}), **of_records}:
+            told[WHERE] = where
         if REDACTED in about(source):
             told[REDACTED] = True
+        told |= still_compacting(about(source), skeleton)
         told |= self._words(sources, source, reading, is_whole=not gone)
         records = blocks[-1].stop
         grown = source._replace(
@@ -838,12 +874,16 @@ class _OneSource:
         return told
 
     def _adds_to(self, reading: Reading, skeleton: Skeleton | DecodedRecords) -> Callable[[bytes, bytes], None]:
-        """Return what counts the records of a reading, and takes notice of what the decoder says of them."""
+        """Return what counts the records of a reading, and takes notice of what the decoder says of them, and of which
+        are secret.
+        """
         if isinstance(skeleton, Skeleton):
-            return skeleton.add
+            add = skeleton.add
+            return lambda record, hashed: add(self._kept(record, hashed, skeleton), hashed)
         decoded = skeleton
 
         def add_decoded(record: bytes, hashed: bytes) -> None:
+            record = self._kept(record, hashed, decoded)
             before = len(decoded.findings)
             decoded.add(record, hashed)
             for problem in decoded.findings[before:]:
@@ -852,6 +892,13 @@ class _OneSource:
                     self.unclear.append(ImportFinding(reading.place, problem))
 
         return add_decoded
+
+    def _kept(self, record: bytes, hashed: bytes, skeleton: Skeleton | DecodedRecords) -> bytes:
+        """Return a record, or what stays of one that is secret."""
+        if self.is_secret is None or not self.is_secret(record):
+            return record
+        self.secret.add(hashed)
+        return skeleton.left_of(record)
 
     def _note(self, source: Source, reading: Reading) -> None:
         """Note what is at this place now, its title, and what a document now holds between its records."""

@@ -28,12 +28,18 @@ import atexit
 import signal
 import sys
 
+from foldlog._cli.hints import DEFAULT_DB
 from foldlog._cli.outcome import INTERRUPTED, INTERRUPTED_WORDS
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
     try:
+        from foldlog._cli.programs.quick_hook import answer, is_hook
+
+        if is_hook(sys.argv[1:]):
+            answer(sys.argv[-1] if len(sys.argv) > 2 else DEFAULT_DB)
+            return
         from foldlog._cli.application import run
 
         status = run(sys.argv[1:])

@@ -32,11 +32,12 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     ),
     "Views": ("why", "diff", "stats", "audit", "bench"),
     "Forgetting": ("retract", "condense", "condensers", "compare"),
+    "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
     "The store": ("copy", "backup", "restore", "vacuum", "adapters"),
     "Trust": ("verify", "rekey", "erase", "redact"),
 }
 """Commands by the heading that the help puts them under, in its order."""
-_FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
+_FOLDERS: Mapping[str, str] = {"Begin here": "", "Coding agents": "programs.", "The store": "maintenance."}
 """The folders of commands that are not named like their heading."""
 FIRST_DAY = ("demo", "import", "list", "view", "why", "search", "serve")
 """The commands of the first day: the help begins with them, and ``foldlog`` alone shows them."""

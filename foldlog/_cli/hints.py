@@ -19,11 +19,28 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _store: str | None = None
 
 
+def home_folder() -> str:
+    """Return the folder of the store that coding agents write into where no other is named."""
+    return os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog")
+
+
+def home_db() -> str:
+    """Return that store."""
+    return os.path.join(home_folder(), "foldlog.db")
+
+
+def default_db() -> str:
+    """Return the store of a command that names none: ``foldlog.db`` here, else that of the coding agents, if any."""
+    named = os.environ.get("FOLDLOG_DB")
+    is_home = not named and not os.path.exists("foldlog.db") and os.path.exists(home_db())
+    return home_db() if is_home else named or DEFAULT_DB
+
+
 def use_store(db: str | None) -> str | None:
-    """Name ``db`` in the commands of later messages; None before a store is known. Return ``db``."""
+    """Name ``db`` in the commands of later messages; None before a store is known. Return the store that it means."""
     global _store
-    _store = db
-    return db
+    _store = default_db() if db == DEFAULT_DB else db
+    return _store
 
 
 def prices_hint() -> str:
@@ -59,7 +76,7 @@ def _complete(typed: str, name: str) -> str:
         return f"foldlog copy {named} NEW.db --damaged REST.jsonl"
     if name == "copy":
         return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
-    return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
+    return typed if _store == default_db() else f"{typed} --db {named}"
 
 
 def _word(text: str) -> str:

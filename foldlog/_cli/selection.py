@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, NamedTuple
 
 import typer
 
 from foldlog._cli.outcome import Refused
 from foldlog._kinds import KINDS, WIDER, kind_words, label
-from foldlog._words.times import happened_at
+from foldlog._words.times import happened_at, moment_of
 from foldlog.eventstore import Event
-
-_SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 Kinds = Annotated[
     list[str] | None,
@@ -85,11 +81,8 @@ def given_moment(option: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        if span := _SPAN.fullmatch(text.strip()):
-            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+        return moment_of(text)
+    except ValueError as error:
         raise Refused(
             f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
             f"long ago (90s, 30m: minutes, 2h, 7d, 4w)"

@@ -27,7 +27,7 @@ from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.record import dicts_in, has, member, text_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, usage_told, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import (
     data_url,
@@ -63,6 +63,13 @@ def _matches(record: Any) -> bool:
 def _session(record: Any) -> str | None:
     is_start = _accepts(record) and record["type"] == "session.start"
     return text_or_empty(record["data"].get("sessionId")) or None if is_start else None
+
+
+def _where(record: Any) -> _Part:
+    """Return the folder and the branch of a session, and the model of an answer."""
+    data = dict_or_empty(within(record, "data"))
+    context = dict_or_empty(data.get("context"))
+    return {"cwd": context.get("cwd"), "branch": context.get("branch"), "model": data.get("model")}
 
 
 class CopilotDecoder(FollowingDecoder):
@@ -217,4 +224,5 @@ FORMAT = Format(
     told_usage=ToldUsage(calls=_calls),
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),
+    where=_where,
 )

@@ -16,6 +16,7 @@ from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog._formats.places import number
 from foldlog._formats.record import NotAnEvent, dict_or_empty
+from foldlog._formats.skeleton import located
 from foldlog.eventstore import Event
 
 _STAY = frozenset((
@@ -55,6 +56,8 @@ class DecodedRecords:
         """What the decoder says of records."""
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
+        self.where = dict[str, str]()
+        """Where the source was written, as the skeletons of other formats say it."""
 
     def add(self, record: bytes, hashed: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for one that is not JSON."""
@@ -64,6 +67,7 @@ class DecodedRecords:
         """Count a record that is parsed."""
         if len(self._first) < 50:
             self._first.append(record)
+        self.where = located(self.where, **self.format.where(record))
         try:
             self.events += events_of(self._decoder, self.format, record)
         except NotAnEvent as error:

@@ -202,6 +202,7 @@ class Format:
                       event of an imported history has no time; in one that is recorded while it happens, the time of
                       its recording stands for it
     ``told_usage``    how its events tell the calls of models
+    ``where``         what a record says of where it was written: ``cwd``, ``branch``, ``model``. A skeleton counts it
     ``marks_errors``  whether records of its program say that a call failed
     ``says_again``    whether the events before the condensation of a record are copies of what a model is sent with it
     ``repeats``       whether each record has all that was said before it, as a request to a model has: once one is
@@ -228,6 +229,7 @@ class Format:
     kept_in: tuple[str, ...] = ()
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     told_usage: ToldUsage = IN_REPLIES
+    where: Callable[[Any], Mapping[str, Any]] = lambda record: {}
     marks_errors: bool = True
     says_again: bool = False
     repeats: bool = False

@@ -194,4 +194,5 @@ FORMAT = Format(
     told_usage=ToldUsage(is_copied=True),
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
+    where=lambda record: {"cwd": within(record, "info", "path", "cwd"), "model": within(record, "info", "modelID")},
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -38,6 +38,7 @@ class SourceState(Struct):
     ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
     ``replies``       what each reply of a model used, by a key of the format
+    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
     ``extra``         what only the format knows
     ``order``, ``newest``  what is needed to recognize a record that comes again: see ``Seen``
     """
@@ -60,6 +61,7 @@ class SourceState(Struct):
     tool_errors: dict[str, int] = {}
     waiting: dict[str, str] = {}
     replies: dict[str, Any] = {}
+    where: dict[str, str] = {}
     extra: dict[str, Any] = {}
     order: bytes = b""
     newest: str = ""
@@ -101,6 +103,14 @@ class Seen:
     def put_into(self, state: SourceState) -> None:
         """Keep what was seen in the state of a source."""
         state.order, state.newest = self._keys.tobytes(), self._newest
+
+
+def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
+    """Return where a source was written, after a record that says this: its first ``cwd``, else the last values."""
+    texts = {name: value for name, value in new.items() if value and isinstance(value, str)}
+    if "cwd" in where:
+        texts.pop("cwd", None)
+    return {**where, **texts} if texts else dict(where)
 
 
 class Skeleton(ABC):
@@ -219,6 +229,10 @@ class Skeleton(ABC):
             asked, said = asked_in(words)
             self.state.asked = asked or None
             self.state.said = self.state.said or said
+
+    def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
+        """Take the first folder, and the last branch and model."""
+        self.state.where = located(self.state.where, cwd=cwd, branch=branch, model=model)
 
     def _count_kind(self, kind: str) -> None:
         kinds = self.state.kinds

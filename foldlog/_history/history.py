@@ -395,9 +395,13 @@ class History:
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the history, which may be none: see ``Histories.create``. Cost: two events."""
-        attributes: dict[str, Any] = self.document(ATTRIBUTES, {})
-        return attributes
+        """Return the attributes of the history, which may be none: see ``Histories.create``. An imported one has also
+        ``program``, ``cwd``, ``branch`` and ``model`` of its source, as far as this says them. Cost: two events.
+        """
+        from foldlog._reports.places import place_of
+
+        place: dict[str, Any] = _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), {})
+        return {**place, **self.document(ATTRIBUTES, {})}
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
         """Change attributes by name; None removes one. The others stay. Return all of them. The newest event holds all

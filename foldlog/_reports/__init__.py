@@ -14,6 +14,7 @@ sums.py             the sums that are kept of each conversation, which lists, fi
 unreadable.py       read on past events that cannot be read; own_ids.py: what a condensation of V0 forgets
 kept.py             how values are kept beside conversations, so that only those that have changed are read
 of_all.py           the same of all conversations together
+places.py           where the source of a conversation was written
 pending.py          the sums of a source whose records are no events yet
 runs.py             two conversations without a common past side by side
 savings.py          tokens that condensations saved, and their cost

@@ -9,6 +9,7 @@ from foldlog._formats.asked import READ_MAX, asked_in
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
+from foldlog._reports.places import place_of
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
@@ -112,7 +113,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
 
     Cost: these events and the structural ones; every event where an import took some back.
     """
-    attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
+    own = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
+    attributes = {**place_of(store, row.id), **own} if row.id else own  # records in memory have no id
     structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
     counts_event = counted_in(structural, row.version)
     number = row.version - sum(map(copies_before, structural))

@@ -24,6 +24,7 @@ from foldlog._formats.tips import lacking
 from foldlog._reports.counts import Counts
 from foldlog._reports.of_one import Counting, Sums, sums_of
 from foldlog._reports.overview import TITLE_MAX, Overview
+from foldlog._reports.places import where_written
 from foldlog._reports.sizes import event_tokens
 from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
@@ -110,6 +111,9 @@ def _without_key() -> Sums:
 def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
     """Return the sums of a source, with each reply by itself. ``told`` is what is stored about the source."""
     counting = _counted(skeleton, format, records, told)
+    if where := where_written(format, told):
+        attributes = {**where, **(counting.overview.attributes or {})}
+        counting.overview = counting.overview._replace(attributes=attributes)
     if unread := told.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
         attributes = {**(counting.overview.attributes or {}), **lacks}

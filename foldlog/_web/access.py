@@ -22,7 +22,9 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_FOR_PROGRAMS = ("/api/", "/metrics", "/healthz")
+_FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
+_MCP = "/mcp"
+"""The one path that takes POST: calls of tools, which only read."""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -82,9 +84,9 @@ class Access:
         headers, path = request.headers, request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
             return (400, "this server is not known by that name; start it with --allow-host NAME")
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") and not (path == _MCP and request.method in ("POST", "DELETE")):
             return (405, "this server only reads: use GET")
-        if headers.get("sec-fetch-site") == "cross-site" and path.startswith("/api/"):
+        if headers.get("sec-fetch-site") == "cross-site" and path.startswith(("/api/", _MCP)):
             return (403, "a page of another site may not send requests to this server")
         if self._token is not None and path != "/healthz" and not self._has_token(request):
             return (401, "a token is needed: open the address that 'foldlog serve' printed")

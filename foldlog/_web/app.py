@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from anyio import sleep, to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from foldlog import _documents as documents
 from foldlog._companions import ids_meant
@@ -39,6 +40,9 @@ from foldlog.eventstore import (
     UnknownEventType,
 )
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
+
+if TYPE_CHECKING:
+    from foldlog._programs.server import MountedTools
 
 _POLL_S = 0.3
 _BEAT_S = 15.0
@@ -70,12 +74,13 @@ def application(
     prices: Prices | None = None,
     completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
+    tools: MountedTools | None = None,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
     ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens, and
     ``prices`` are for calls that tell no cost. ``completed`` names the store in the commands of a message. Once
-    ``is_ending()`` is true, streams of events end.
+    ``is_ending()`` is true, streams of events end. ``tools`` are those of ``foldlog mcp``, at ``/mcp``.
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, model, prices)
@@ -86,7 +91,8 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
+        async with nullcontext() if tools is None else tools.running():
+            yield
         await to_thread.run_sync(conversations.close)
 
     def listed(request: Request) -> documents.ServedPageDocument:
@@ -104,7 +110,7 @@ def application(
 
     check = _standing(store)
     api = partial(_path, check)
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/", _page),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
@@ -120,6 +126,8 @@ def application(
         api("search", searched),
         api("follow", lambda request: _follow(store, request, is_ending)),
     ]
+    if tools is not None:
+        routes += tools.routes
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
         routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={404: _no_such_path, 500: _failed}

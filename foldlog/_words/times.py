@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from foldlog.eventstore import Event, EventStoreError
@@ -13,6 +14,22 @@ if TYPE_CHECKING:
     from foldlog._formats.format import Format
 
 T = TypeVar("T")
+
+_SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def moment_of(text: str) -> datetime:
+    """Return the moment that a text names: a date, a time (UTC unless it names a zone), or a span before now, such as
+    ``7d``. Raises ``ValueError``.
+    """
+    try:
+        if span := _SPAN.fullmatch(text.strip()):
+            return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is not a time") from error
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:

@@ -56,7 +56,7 @@ UNBOUND = {
     "lists, by attribute and by id": {
         "conversations", "ids", "activity", "to_list_again", "id_from",
         "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
-        "unfinished", "sources", "pending_lines",
+        "unfinished", "sources", "pending_lines", "abouts",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},

@@ -82,6 +82,9 @@ def run(
         bool, typer.Option("--use", help="Make the events at once, for programs that follow the store.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Import a source that was erased here, too.")] = False,
+    redact_secrets: Annotated[
+        bool, typer.Option("--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -104,7 +107,7 @@ def run(
         raise Refused("--conversation is the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
         store.register(Views(store))  # Views are folded while their events are written
-        options = _Options(format, prefix, conversation, check, again, use, strict, as_json)
+        options = _Options(format, prefix, conversation, check, again, use, strict, as_json, redact_secrets)
         importing = _Importing(store, _with_stdin(paths, Path(folder)), options, f"{folder}/")
         try:
             before = importing.states() if watch else {}
@@ -119,6 +122,13 @@ def run(
                 raise
 
 
+def _secret() -> Callable[[bytes], bool]:
+    from foldlog._secrets import is_secret, kinds_in
+
+    kinds_in("")  # the extra is asked for before the work
+    return is_secret
+
+
 class _Options(NamedTuple):
     format: str
     prefix: str
@@ -128,6 +138,7 @@ class _Options(NamedTuple):
     use: bool
     strict: bool
     as_json: bool
+    redact_secrets: bool
 
 
 class _Importing:
@@ -146,6 +157,7 @@ class _Importing:
                 conversation=options.conversation,
                 read_all=options.check,
                 again=options.again,
+                is_secret=_secret() if options.redact_secrets else None,
             )
         except UnknownFormat as error:
             raise Refused(str(error)) from error

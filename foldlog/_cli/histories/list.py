@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -55,6 +56,8 @@ _FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
     "cost": lambda line, prices: line.spent(prices).cost,
 }
 """Orders for which conversations are read."""
+_OF_PLACE = ("program", "cwd", "branch", "model")
+"""Attributes of an import that a list for people does not show."""
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 """What a short list lacks of an overview."""
 _COLUMNS = (*_SORTS, *_FIGURES)
@@ -78,6 +81,9 @@ def run(
         str | None,
         typer.Option("--match", metavar="TEXT", help="Only those whose id, title or format contains it, in any case."),
     ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="Only those that a program wrote in this folder, or below it.")
+    ] = False,
     since: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +151,7 @@ def run(
     after = given_moment("--since", since)
     aside = _Aside()
     with open_existing(db) as store:
-        is_filtered = bool(attributes or match or after or to_be_resumed)
+        is_filtered = bool(attributes or match or here or after or to_be_resumed)
         rows: Iterator[ConversationRow] = listed(store)
         if sort in _FIGURES and (figures := _figures(store, sort, prices)):
             unknown = () if is_filtered else (name for name, figure in figures.items() if figure is None)
@@ -159,6 +165,8 @@ def run(
             with terminal.working("listing"):
                 found = ids_with(store, pairs(attributes))
             rows = (row for row in rows if row.id in found)
+        if here:
+            rows = _here(store, rows)
         if match is not None:
             rows = _matching(store, rows, match.lower(), aside)
         if after is not None:
@@ -249,6 +257,14 @@ def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: _
             aside.locked[row.id] = more.problem
         if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
             yield row
+
+
+def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
+    """Yield the conversations that a program wrote in this folder, or below it."""
+    from foldlog._reports.places import in_folder, places
+
+    found = {*in_folder(places(store), os.path.realpath("."), below=True)}
+    return (row for row in rows if row.id in found)
 
 
 def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
@@ -444,7 +460,7 @@ def _told(one: ConversationDocument) -> str:
         one.title or "",
         f"({problem})" if problem else "",
     ]
-    named = [f"{name}={compact(value)}" for name, value in attributes.items()]
+    named = [f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE]
     return "  ".join([": ".join(part for part in parts if part), *named])
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import secrets
 import socket
 import sys
 from contextlib import suppress
-from typing import Annotated
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +19,11 @@ from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note, say
+from foldlog.eventstore import Store
 from foldlog.eventstore.inside import install_command
+
+if TYPE_CHECKING:
+    from foldlog._programs.server import MountedTools
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -58,7 +64,8 @@ def run(
     """Serve the pages of all conversations, with new events as they come. The server writes only the events of an
     import at its first use.
 
-    Open the address that it prints: it has the token. Needs the extra 'web'.
+    Open the address that it prints: it has the token. Needs the extra 'web'. With the extra 'mcp', a coding agent can
+    call the tools of 'foldlog mcp' at /mcp, with the token as a bearer.
 
     Example: foldlog serve --port 8080
     """
@@ -88,6 +95,7 @@ def run(
             prices=Prices(prices),
             completed=completed,
             is_ending=lambda: server.should_exit,
+            tools=_tools(store),
         )
         everywhere = host in _EVERYWHERE
         address = next(iter(names), "localhost") if everywhere else host
@@ -103,6 +111,21 @@ def run(
         server = uvicorn.Server(config)
         with suppress(KeyboardInterrupt):  # which is how a server ends
             server.run(sockets=[listener])
+
+
+def _tools(store: Store) -> MountedTools | None:
+    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import transcripts that have
+    grown, where the store can be written.
+    """
+    if find_spec("mcp") is None:
+        return None
+    from foldlog._programs.answers import Answers
+    from foldlog._programs.asking import Asking
+    from foldlog._programs.server import mounted
+
+    may_import = store.path is None or os.access(store.path, os.W_OK)
+    answers = Answers(store, Asking(store, {}, None, may_import=may_import))
+    return mounted(lambda: answers)
 
 
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)

@@ -109,6 +109,9 @@ def run(
             "ignores the case.",
         ),
     ] = False,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="The events that hold keys and tokens: see foldlog secrets.")
+    ] = False,
     where: Where = None,
     older_than: Annotated[
         str | None,
@@ -149,7 +152,10 @@ def run(
     """
     check_reason(reason, "receipt")
     before = given_moment("--older-than", older_than)
+    if secrets and (matching is not None or pattern):
+        raise Refused("--secrets and --matching: give one of the two")
     text = None if matching is None else text_or_pattern(matching, is_pattern=pattern)
+    text = _secret() if secrets else text
     if text is not None and (text(reason) or text(by or "")):
         raise Refused("the reason, or the name after --by, holds the text to redact, and the receipt keeps it")
     searches = text is not None or before is not None or bool(where)
@@ -203,6 +209,14 @@ def run(
         terminal.note(similar)
     if text is not None:
         terminal.note(_result(search, chosen, beside, None if dry_run else done, is_left=is_left))
+
+
+def _secret() -> Holds:
+    """Return what finds secrets. Raises ``InvalidOption`` where the extra for it is not installed."""
+    from foldlog._secrets import holds_secret
+
+    holds_secret("")
+    return holds_secret
 
 
 class _Search:

@@ -8,7 +8,10 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace as replace_fields
 
+from foldlog._archive.compacting import compacting
+from foldlog._archive.refreshing import refreshed
 from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, completed
@@ -69,7 +72,7 @@ def run(
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation, missing = _refreshed(store, resolved(store, conversation))
         views = Views(store)
         found = None if _ID.fullmatch(event) else _fact(store, views, conversation, event, at)
         event_id = int(event) if found is None else _telling(found)
@@ -78,8 +81,19 @@ def run(
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
         dropped = _dropped(store, views, conversation, answer)
-    document = _document(conversation, answer, requests, dropped, found)
+    document = replace_fields(_document(conversation, answer, requests, dropped, found), compacting=missing)
     terminal.answer(document, lambda: _show(document, answer, requests))
+
+
+def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
+    """Import again the file of a conversation, if it is there and has grown. Return the conversation, and when a
+    compaction began that its program has not written yet.
+    """
+    found = refreshed(store, conversation)
+    if found.problem:
+        terminal.note(f"its file could not be read again: {found.problem}")
+    missing = compacting(store, found.conversation)
+    return found.conversation, None if missing is None else missing.at
 
 
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
@@ -152,11 +166,15 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 def _show(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     conversation, found = document.conversation, document.fact
     words = "" if found is None else " ".join(found.words.casefold().split())
+    before = "" if document.compacting is None else "before this compaction: "
+    if before:
+        when = f"a compaction began at {document.compacting}"
+        terminal.say(f"{when}, and its program has not written it yet: what it dropped is missing here", wraps=True)
     if found is not None:
-        terminal.say((terminal.printable(found.reason), "bold"), wraps=True)
+        terminal.say((f"{before}{terminal.printable(found.reason)}", "bold"), wraps=True)
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = completed(_reason(answer, requests))
-    terminal.say((answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
+    terminal.say(before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))

@@ -51,6 +51,8 @@ class _Line(Struct, omit_defaults=True):
     summary: str | None = None
     aiTitle: str | None = None
     customTitle: str | None = None
+    cwd: str | None = None
+    gitBranch: str | None = None
     message: _Message | None = None
 
 
@@ -91,6 +93,8 @@ class ClaudeCodeSkeleton(Skeleton):
                 state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
         if kind in TITLES:
             self._entitle(skeleton)
+        if skeleton.cwd:
+            self.located(skeleton.cwd, skeleton.gitBranch)
         if skeleton.isCompactSummary:
             state.compactions += 1
             self.part("condensation")
@@ -103,6 +107,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def blank(self, skeleton: _Line) -> None:
         skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None
+        skeleton.cwd = skeleton.gitBranch = None
         content = None if skeleton.message is None else skeleton.message.content
         if skeleton.message is not None and type(content) is str:
             skeleton.message.content = ""
@@ -178,6 +183,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self._told = message.usage
             self._usage = usage_of(message.usage)
         if message.model != OF_NO_MODEL:
+            self.located(None, model=message.model)
             self._tell(reply, is_told=bool(self._usage))
         if self._usage:
             is_begun = message.stop_reason is None

@@ -36,6 +36,8 @@ class _Payload(Struct, omit_defaults=True):
     source: Any = None
     parent_thread_id: str | None = None
     num_turns: int | None = None
+    cwd: str | None = None
+    git: dict[str, Any] | None = None
 
 
 class _Line(Struct, omit_defaults=True):
@@ -79,9 +81,12 @@ class CodexSkeleton(Skeleton):
             if base is not None and self.state.conversation is None:
                 extra["follows"] = base
             self.state.conversation = self.state.conversation or payload.id
+            if isinstance(payload, _Payload):
+                self.located(payload.cwd, dict_or_empty(payload.git).get("branch"))
             extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
+            self.located(getattr(payload, "cwd", None), model=payload.model)
         elif kind == "event_msg" and payload.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
                 self.answered(call_id, failed=True)
@@ -106,7 +111,7 @@ class CodexSkeleton(Skeleton):
                 part.content = part.content and []
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
         if skeleton.payload is not None:
-            skeleton.payload.source = None
+            skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
 
     def calls(self) -> Iterator[ModelCall]:
         for at, model, usage, lacks, total, key in self.state.replies.values():

@@ -19,6 +19,8 @@ KEY = "frame"
 """The name of the frame in what is stored about a source."""
 TITLE = "title"
 """The name of the title that a program keeps beside the records of a source. It is replaced, and goes, as a frame."""
+WHERE = "where"
+"""The name of what its records say of where a source was written: the folder, the branch, the model."""
 REDACTED = "redacted"
 """The mark of a source whose frame and title were redacted: no later import of its family brings them back."""
 
@@ -54,8 +56,10 @@ def frame_in(told: Mapping[str, Any]) -> Frame | None:
 
 
 def texts_beside(told: Mapping[str, Any]) -> list[Any]:
-    """Return the title of a source, and what its document holds between the records: the values, and their text."""
-    found, frame = [told.get(TITLE)], frame_in(told)
+    """Return the title of a source, where it was written, and what its document holds between the records: the values,
+    and their text.
+    """
+    found, frame = [told.get(TITLE), told.get(WHERE)], frame_in(told)
     if frame is not None:
         found += frame.between
         with suppress(UnreadableJson):  # its text is searched
@@ -64,11 +68,14 @@ def texts_beside(told: Mapping[str, Any]) -> list[Any]:
 
 
 def without_words(about: bytes) -> bytes:
-    """Return what is stored about a source without its title and what its document holds between the records."""
+    """Return what is stored about a source without its title, where it was written, and what its document holds between
+    the records.
+    """
     if not about:  # a runtime recorded its records: there is nothing beside them
         return about
     told = msgspec.json.decode(about)
     told.pop(TITLE, None)
+    told.pop(WHERE, None)
     if KEY in told:
         told[KEY] = Frame()
     return msgspec.json.encode({**told, REDACTED: True})

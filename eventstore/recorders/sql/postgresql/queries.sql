@@ -717,6 +717,10 @@ SELECT {source} FROM {schema}.sources WHERE conversation > $1::bigint ORDER BY c
 SELECT c.id, s.conversation, s.encoding, s.line FROM {schema}.conversations c JOIN {schema}.sources s ON s.conversation = c.key
 WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
 
+-- name: abouts
+SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM {schema}.conversations c
+JOIN {schema}.sources s ON s.conversation = c.key WHERE c.visible AND c.erased_at IS NULL ORDER BY s.conversation
+
 -- name: put_source
 INSERT INTO {schema}.sources ({source})
 VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bigint, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea, $15::bytea)

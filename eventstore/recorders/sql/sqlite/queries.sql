@@ -478,6 +478,10 @@ SELECT {source} FROM sources WHERE conversation > ? ORDER BY conversation LIMIT 
 SELECT c.id, s.conversation, s.encoding, s.line FROM conversations c JOIN sources s ON s.conversation = c.key
 WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
 
+-- name: abouts
+SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM conversations c
+JOIN sources s ON s.conversation = c.key WHERE c.visible AND c.erased_at IS NULL ORDER BY s.conversation
+
 -- name: put_source
 INSERT OR REPLACE INTO sources ({source})
 VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,44 @@
+"""``foldlog hook`` without what other commands need: a program waits for it at each of its turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
+
+
+def is_hook(arguments: Sequence[str]) -> bool:
+    """Return whether a command line is one that ``foldlog setup`` writes."""
+    return [*arguments[:1]] == ["hook"] and (len(arguments) == 1 or (len(arguments) == 3 and arguments[1] == "--db"))
+
+
+def answer(db: str) -> None:
+    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr."""
+    told = {}
+    try:
+        from foldlog._archive import makes_events
+        from foldlog._programs.hook import FIRED, answer_hook
+        from foldlog.eventstore import open_store
+        from foldlog.eventstore.inside import as_url
+
+        given = json.load(sys.stdin)
+        named = program_db(db)
+        if named == home_db():
+            os.makedirs(home_folder(), mode=0o700, exist_ok=True)
+        with makes_events(open_store(as_url(named))) as store:
+            told = answer_hook(store, given, Path(home_folder(), FIRED))
+    except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
+        from foldlog._cli import terminal
+
+        terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
+    sys.stdout.write(f"{json.dumps(told)}\n")
+
+
+def program_db(db: str) -> str:
+    """Return the store that a program uses: the named one, else that of the user, in no project's folder."""
+    named = os.environ.get("FOLDLOG_DB")
+    return named or home_db() if db == DEFAULT_DB else db

@@ -1,0 +1,35 @@
+"""Which transcripts of a program are not in the store, which it will delete, and whether its hooks fire."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from foldlog._archive.importing import Import
+from foldlog._documents import ProgramDocument
+from foldlog._programs.programs import Program
+from foldlog._programs.setup import is_set_up
+from foldlog.eventstore import Store
+
+_DAY_S = 86_400
+_SOON_DAYS = 7
+
+
+def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str]]) -> ProgramDocument:
+    """Return what is known of a program. ``fired`` says when its hooks fired last. Cost: the status of its files."""
+    importing, days = Import(store, []), program.days_kept()
+    paths = [*program.transcripts()]
+    now = time.time()
+    soon = [path for path in paths if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S]
+    last = fired.get(program.format, {})
+    return ProgramDocument(
+        program=program.name,
+        format=program.format,
+        is_set_up=is_set_up(program),
+        hook_event=last.get("event"),
+        hook_fired_at=last.get("at"),
+        transcripts=len(paths),
+        not_here=tuple(str(path) for path in paths if not importing.is_here(path)),
+        days_kept=days,
+        soon=len(soon),
+    )

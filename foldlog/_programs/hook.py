@@ -1,0 +1,78 @@
+"""What a hook of a program does: import the transcript, and after a compaction say what the model can ask for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from foldlog._archive.compacting import note_compaction
+from foldlog._archive.importing import Failed, Import
+from foldlog._programs.programs import PROGRAMS
+from foldlog._whole_file import whole_file
+from foldlog.eventstore import Store
+
+FIRED = "hooks.json"
+"""The file in which it stands when the hooks of each program fired last."""
+
+
+def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = None) -> dict[str, Any]:
+    """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has a database.
+
+    Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else nothing. ``fired``
+    is the file that notes the time. Raises what the import raises.
+    """
+    event = str(given.get("hook_event_name") or "")
+    session = str(given.get("session_id") or given.get("sessionId") or "")
+    transcript = given.get("transcript_path") or given.get("transcriptPath")
+    where = {"cwd": str(given["cwd"])} if given.get("cwd") else {}
+    program, conversation = "", ""
+    paths = [Path(transcript)] if isinstance(transcript, str) else []
+    if given.get("program") == "opencode":
+        paths = [*PROGRAMS["opencode"].transcripts()]
+    for path in paths:
+        if not path.exists():  # Copilot writes it after its first turn
+            continue
+        importing = Import(store, [path], only=session or None, where=where)
+        for outcome in importing:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            program, conversation = outcome.format, outcome.conversation
+        if not program:
+            raise importing.nothing()
+    if fired is not None and program:
+        _note(fired, program, event)
+    is_after = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
+    if not conversation or not (is_after or event == "PreCompact"):
+        return {}
+    if event == "PreCompact" or program == PROGRAMS["claude-code"].format:  # it writes the compaction after its hooks
+        noted = note_compaction(store, conversation)
+    else:
+        noted = None
+    if event != "SessionStart":
+        return {}
+    about = f"about {noted.events} events" if noted else "earlier events"
+    text = (
+        f"foldlog: {about} left your context in this compaction; they are kept. Before you ask the user for something "
+        f"that was said before, use the foldlog tools `dropped` and `recall` (conversation {conversation})."
+    )
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def fired_at(path: Path) -> dict[str, dict[str, str]]:
+    """Return by the format of its transcripts when the hooks of a program fired last, and with which event."""
+    try:
+        fired: dict[str, dict[str, str]] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):  # no hook fired yet, or a full disk cut it
+        return {}
+    return fired
+
+
+def _note(path: Path, program: str, event: str) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    os.makedirs(path.parent, mode=0o700, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(json.dumps({**fired_at(path), program: {"event": event, "at": now}}).encode())

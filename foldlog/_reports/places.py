@@ -1,0 +1,80 @@
+"""Where the source of a conversation was written: by which program, in which folder, on which branch, with which model.
+
+It is an attribute of the conversation, but no event: it is stored with the source, and goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from foldlog._companions import companion_of
+from foldlog._formats.files.frames import WHERE
+from foldlog._formats.format import Format
+from foldlog._formats.registry import format_named
+from foldlog.eventstore import Store
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.tables import Sources
+
+
+class _About(msgspec.Struct):
+    where: dict[str, str] = {}
+
+
+_decode = msgspec.json.Decoder(_About).decode
+
+
+def where_written(format: Format, told: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attributes ``program``, ``cwd``, ``branch`` and ``model`` of a source, as far as its records say them.
+    ``told`` is what is stored about the source.
+    """
+    where = told.get(WHERE) or {}
+    return {"program": format.name, **where} if where else {}
+
+
+def place_of(store: Store, conversation: str) -> dict[str, str]:
+    """Return these attributes of a conversation. Raises ``ConversationNotFound``."""
+
+    def read(reader: Reader) -> dict[str, str]:
+        source = Sources(store.database, reader).of(conversation)
+        return {} if source is None else where_written(format_named(source.format), about(source))
+
+    return store.database.recorder.query(read)
+
+
+def places(store: Store) -> dict[str, dict[str, str]]:
+    """Return these attributes of all conversations that have them, the first imported first. Cost: what is stored about
+    each source.
+    """
+
+    def read(reader: Reader) -> dict[str, dict[str, str]]:
+        found = {}
+        for name, format, stored in Sources(store.database, reader).abouts():
+            where = _decode(stored).where if stored else {}
+            if where:
+                found[name] = {"program": format, **where}
+        return found
+
+    return store.database.recorder.query(read)
+
+
+def in_folder(places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False) -> list[str]:
+    """Return the conversations that were written in a folder, or also in those below it; no sub-agents."""
+
+    def is_in(cwd: str) -> bool:
+        real = os.path.realpath(cwd)
+        return real == folder or (below and real.startswith(f"{folder.rstrip(os.sep)}{os.sep}"))
+
+    cwds = {place["cwd"] for place in places.values() if "cwd" in place}
+    wanted = {cwd for cwd in cwds if is_in(cwd)}
+    return [name for name, place in places.items() if place.get("cwd") in wanted and _is_session(name, places)]
+
+
+def _is_session(name: str, known: Iterable[str]) -> bool:
+    """Return whether a conversation is neither a companion nor that of a sub-agent."""
+    above, _, _ = name.rpartition("/")
+    return not companion_of(name) and above not in known

@@ -1,0 +1,100 @@
+"""Find keys and tokens in texts by their known shapes. What was found is named by its kind; its value is never kept.
+
+One expression finds the lines that may hold one, and the rules of ``detect-secrets`` decide about these lines: they
+take a hundred times as long. A few shapes that it does not know are decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from foldlog._search import candidates_in
+from foldlog._values import texts_in
+from foldlog.eventstore import ConversationErased, Event, EventStoreError, InvalidOption, Store
+from foldlog.eventstore.inside import install_command
+
+_MAY_HOLD = re.compile(
+    rb"(?:akia|asia|abia|acca)[0-9a-z]{16}|gh[pousr]_\w{36}|github_pat_\w{20}|gl(?:pat|dt|ft|soat|rt)-|\bsk-[\w-]{20}"
+    rb"|xox[abposr]-\d|hooks\.slack\.com/services/|aiza[\w-]{35}|eyj[\w-]{10,}\.eyj|-begin [a-z ]*private key"
+    rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
+    rb"|lin_api_\w{30}"
+)
+"""What all the shapes below have, in lower case."""
+_MORE = {
+    "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
+    "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
+    "Google API Key": re.compile(r"\bAIza[\w-]{35}"),
+    "GitHub Token": re.compile(r"\bgithub_pat_\w{22,}"),
+    "NPM tokens": re.compile(r"\bnpm_[A-Za-z0-9]{36}\b"),
+    "Linear API Key": re.compile(r"\blin_api_\w{30,}"),
+}
+"""Shapes that ``detect-secrets`` does not know."""
+_RULES = (
+    *("AWSKeyDetector", "AzureStorageKeyDetector", "GitHubTokenDetector", "GitLabTokenDetector", "JwtTokenDetector"),
+    *("NpmDetector", "OpenAIDetector", "PrivateKeyDetector", "PypiTokenDetector", "SendGridDetector", "SlackDetector"),
+    *("SquareOAuthDetector", "StripeDetector", "TelegramBotTokenDetector"),
+)
+_LINE_MAX = 100_000
+
+
+def may_hold_secrets(data: bytes) -> bool:
+    """Return whether bytes in lower case may hold a secret: nearly all do not."""
+    return _MAY_HOLD.search(data) is not None
+
+
+def kinds_in(text: str) -> tuple[str, ...]:
+    """Return the kinds of the secrets in a text, in the order of the alphabet. Raises ``InvalidOption`` where
+    ``detect-secrets`` is not installed.
+    """
+    rules, found = _rules(), set[str]()
+    for line in text.splitlines():
+        for start in range(0, len(line), _LINE_MAX):
+            part = line[start : start + _LINE_MAX + 1_000]  # a secret may lie across the border
+            if not may_hold_secrets(part.lower().encode("utf-8", "replace")):
+                continue
+            found |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
+            found |= {kind for kind, shape in _MORE.items() if shape.search(part)}
+    return tuple(sorted(found))
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether a text holds a secret. Raises what ``kinds_in`` raises."""
+    return bool(kinds_in(text))
+
+
+def is_secret(record: bytes) -> bool:
+    """Return whether a record of a source holds a secret. Raises what ``kinds_in`` raises."""
+    return may_hold_secrets(record.lower()) and holds_secret(record.decode("utf-8", "replace"))
+
+
+def secrets_in(store: Store, conversation: str, unread: list[str]) -> Iterator[tuple[Event, tuple[str, ...]]]:
+    """Yield the events of a conversation that hold secrets, in order, with the kinds of these. What cannot be read is
+    added to ``unread``. Cost: its stored bytes.
+    """
+    found: dict[int, tuple[Event, tuple[str, ...]]] = {}
+    try:
+        for event in candidates_in(store, conversation, may_hold_secrets, unread):
+            kinds = {kind for text in texts_in(event) for kind in kinds_in(text)}
+            if kinds:
+                found[event.id] = event, tuple(sorted(kinds))
+    except ConversationErased:
+        return
+    except EventStoreError as error:
+        unread.append(f"{conversation}: {error}")
+    for event_id in sorted(found):
+        yield found[event_id]
+
+
+@cache
+def _rules() -> tuple[Any, ...]:
+    try:
+        from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+    except ImportError as error:
+        needed = f"finding secrets needs detect-secrets, which is not installed: {install_command('secrets')}"
+        raise InvalidOption(needed) from error
+    classes = {rule.__name__: rule for rule in get_mapping_from_secret_type_to_class().values()}
+    rules: list[Any] = [classes[name] for name in _RULES]
+    return tuple(rule() for rule in rules)

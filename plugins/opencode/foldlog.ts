@@ -1,0 +1,35 @@
+// Imports the sessions of OpenCode into foldlog, and tells its model after a compaction what it can ask for.
+import { spawn } from "node:child_process"
+
+const COMMAND = "foldlog hook"
+
+const run = (event: string, sessionID: string, cwd: string) =>
+  new Promise<void>((done) => {
+    const hook = spawn(COMMAND, { shell: true, stdio: ["pipe", "ignore", "ignore"] })
+    hook.on("error", () => done())
+    hook.on("close", () => done())
+    hook.stdin.on("error", () => {})
+    hook.stdin.end(JSON.stringify({ program: "opencode", hook_event_name: event, session_id: sessionID, cwd }))
+  })
+
+export const Foldlog = async ({ directory }: { directory: string }) => {
+  const compacted = new Set<string>()
+  return {
+    event: async ({ event }: { event: { type: string; properties?: { sessionID?: string } } }) => {
+      const session = event.properties?.sessionID ?? ""
+      if (event.type === "session.idle") await run("Stop", session, directory)
+      if (event.type === "session.compacted") {
+        compacted.add(session)
+        await run("PostCompact", session, directory)
+      }
+    },
+    "experimental.chat.system.transform": async (input: { sessionID?: string }, output: { system: string[] }) => {
+      if (!compacted.has(input.sessionID ?? "")) return
+      output.system.push(
+        "foldlog: earlier events left your context in a compaction; they are kept. Before you ask the user for " +
+          "something that was said before, use the foldlog tools `dropped` and `recall` " +
+          `(conversation ${input.sessionID}).`,
+      )
+    },
+  }
+}

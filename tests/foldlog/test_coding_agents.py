@@ -1,0 +1,451 @@
+"""What coding agents call: the tools of ``foldlog mcp``, the hook, their settings, secrets. See also tests/programs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import foldlog as library
+from foldlog._cli.programs.quick_hook import answer, is_hook
+from foldlog._programs.answers import TOKENS_MAX, Answers
+from foldlog._programs.asking import Asking
+from foldlog._programs.hook import answer_hook
+from foldlog._programs.programs import PROGRAMS
+from foldlog.condensers.models.estimate import estimated
+from tests.web_client import Client
+
+WORD = "zebra_lighthouse_4711"
+
+
+class Session:
+    """A transcript of Claude Code that grows."""
+
+    def __init__(self, folder: Path, name: str, cwd: str = "/work/project") -> None:
+        self.path, self.name, self.cwd = folder / f"{name}.jsonl", name, cwd
+        self.lines, self.parent = 0, None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, kind: str, **fields) -> Session:
+        uuid = f"{self.name}-{self.lines}"
+        at = f"2026-03-01T09:{self.lines // 60:02}:{self.lines % 60:02}.000Z"
+        line = {"type": kind, "uuid": uuid, "parentUuid": self.parent, "sessionId": self.name, "timestamp": at}
+        line |= {"cwd": self.cwd, "gitBranch": "main", **fields}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self.lines, self.parent = self.lines + 1, uuid
+        return self
+
+    def user(self, words: str) -> Session:
+        return self.add("user", message={"role": "user", "content": words})
+
+    def reply(self, words: str) -> Session:
+        content = [{"type": "text", "text": words}]
+        return self.add(
+            "assistant", message={"role": "assistant", "model": "m", "id": f"r{self.lines}", "content": content}
+        )
+
+    def boundary(self, summary: str) -> Session:
+        before, self.parent = self.parent, None
+        self.add("system", subtype="compact_boundary", logicalParentUuid=before, content="Conversation compacted")
+        return self.add("user", isCompactSummary=True, message={"role": "user", "content": summary})
+
+    def hook(self, event: str, **more) -> dict:
+        return {
+            "hook_event_name": event,
+            "session_id": self.name,
+            "transcript_path": str(self.path),
+            "cwd": self.cwd,
+            **more,
+        }
+
+
+@pytest.fixture
+def histories(tmp_path):
+    with library.open(f"sqlite:///{tmp_path}/agents.db") as histories:
+        yield histories
+
+
+@pytest.fixture
+def session(tmp_path):
+    return Session(tmp_path / "transcripts", "s1")
+
+
+def answers(histories, environ=None, folder=None) -> Answers:
+    return Answers(histories.store, Asking(histories.store, environ or {}, folder, may_import=True))
+
+
+def compact(histories, session):
+    """Compact as Claude Code does: its hooks run before the compaction stands in the transcript."""
+    answer_hook(histories.store, session.hook("PreCompact", trigger="manual"))
+    return answer_hook(histories.store, session.hook("SessionStart", source="compact"))
+
+
+# -- the tools ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.long)])
+def test_no_answer_says_shown_of_what_a_compaction_just_dropped(histories, session, times):
+    session.user("begin")
+    tools = answers(histories)
+    for number in range(times):
+        word = f"secret_word_{number:04}"
+        event = histories["s1"].version() if number else 1
+        session.reply(f"The word is {word}.").user("go on")
+        compact(histories, session)
+        for about in (word, str(event)):
+            told = tools.why(about, "s1")
+            assert told.startswith("NOTE: a compaction began at ")
+            assert "before this compaction: " in told
+        assert tools.dropped("s1").startswith("NOTE: a compaction began at ")
+        session.boundary(f"Round {number}.")
+        told = tools.why(word, "s1")
+        assert "its summary does not contain it" in told
+        assert "NOTE" not in told
+        assert word in tools.recall(query=word, conversation="s1")
+        session.user("next")
+        session.reply("fine")
+
+
+def test_a_note_of_a_compaction_goes_with_the_next_reply_where_none_comes(histories, session):
+    session.user("begin").reply("fine")
+    compact(histories, session)
+    session.user("the compaction failed").reply("so it seems")
+    assert "NOTE" not in answers(histories).why("fine", "s1")
+
+
+def test_why_words_on_the_command_line_reads_the_transcript_again(histories, session, foldlog, tmp_path):
+    session.user("begin").reply(f"The word is {WORD}.")
+    compact(histories, session)
+    db = ("--db", str(tmp_path / "agents.db"))
+    assert f"before this compaction: '{WORD}' is known" in " ".join(foldlog("why", "s1", WORD, *db).out.split())
+    assert "shown at" not in foldlog("why", "s1", 1, *db).out.split("\n")[0]
+    session.boundary("nothing").user("next")
+    assert "condensation 3 forgot it" in foldlog("why", "s1", WORD, *db).out
+
+
+def test_the_hook_tells_the_model_what_it_can_ask(histories, session):
+    session.user("begin").reply("fine")
+    told = compact(histories, session)["hookSpecificOutput"]
+    assert told["hookEventName"] == "SessionStart"
+    assert "about 2 events left your context in this compaction; they are kept" in told["additionalContext"]
+    assert "(conversation s1)" in told["additionalContext"]
+    assert estimated(told["additionalContext"]) <= 120
+    session.boundary("nothing")
+    for event in ("Stop", "SessionEnd", "PreCompact"):
+        assert answer_hook(histories.store, session.hook(event)) == {}
+    session.user("more").reply("yes")
+    assert "about 2 events" in json.dumps(compact(histories, session)), "those since the last compaction"
+
+
+def test_the_conversation_is_that_of_the_program_or_one_to_choose_and_never_the_newest(
+    histories, tmp_path, monkeypatch
+):
+    folders = [tmp_path / name for name in ("one", "two", "both")]
+    for folder in folders:
+        folder.mkdir()
+    for name, folder in (("a", 0), ("b", 1), ("c", 2), ("d", 2)):
+        session = Session(tmp_path / "home/projects/p", name, str(folders[folder])).user(f"I am {name}").reply("yes")
+        answer_hook(histories.store, session.hook("Stop"))
+    assert answers(histories, folder=str(folders[0])).why("yes").startswith("a at version 2")
+    assert answers(histories, folder=str(folders[1])).why("yes").startswith("b at version 2")
+    for tools in (
+        answers(histories, folder=str(folders[2])),
+        answers(histories, folder=str(tmp_path)),
+        answers(histories),
+    ):
+        for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
+            assert " at version " not in told
+            assert "give" in told
+    environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
+    assert answers(histories, environ, str(folders[0])).why("yes") == "session e has written no transcript yet"
+    Session(tmp_path / "home/projects/p", "e").user("I am e").reply("yes")
+    assert answers(histories, environ, str(folders[0])).why("yes").startswith("e at version 2"), "it was not imported"
+    assert answers(histories).why("yes", "nope").startswith("0 conversations match 'nope'")
+
+
+def test_each_tool_answers_within_its_tokens(histories, session):
+    session.user("begin")
+    for number in range(300):
+        session.user(f"wish_{number} " + "of a long kind " * 30).reply(f"file_{number}.py is done " * 20)
+    session.boundary("all wishes were granted").user("and wish_7?").reply("file_7.py was done")
+    answer_hook(histories.store, session.hook("Stop"))
+    tools = answers(histories)
+    told = {
+        "dropped": tools.dropped("s1"),
+        "one": tools.dropped("s1", 601),
+        "why": tools.why("wish_7", "s1"),
+        "event": tools.why("3", "s1"),
+        "recall": tools.recall(query="wish_7", conversation="s1"),
+        "ids": tools.recall(ids=[*range(50)], conversation="s1"),
+        "all": tools.recall(query="wish_7", conversation="*"),
+        "sessions": tools.sessions(),
+        "words": tools.sessions("wish_7", limit=3),
+        "knew": tools.knew(601, "s1"),
+        "now": tools.knew(604, "s1"),
+    }
+    assert {name: estimated(text) for name, text in told.items() if estimated(text) > TOKENS_MAX} == {}
+    assert "2 names in no shown event" not in told["dropped"]
+    assert "names in no shown event that the agent needed again: file_7.py" in told["dropped"]
+    assert "'wish_7' is known, by event 603" in told["why"]
+    assert told["sessions"].startswith("s1: ")
+    assert told["words"].startswith("s1 (")
+    assert "600 of 601 events were shown" not in told["knew"]
+    assert "601 of 601 events were shown" in told["knew"]
+    assert tools.dropped("s1", 3) == (
+        "cannot be answered: conversation 's1' has no condensation 3; 'foldlog log ID --kind condensation' shows them"
+    )
+    for words in ("?", ""):
+        assert "no word to search for" in tools.why(words, "s1")
+
+
+def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        session = Session(tmp_path / "t", name, str(tmp_path / name)).user(f"I am {name}").reply("yes")
+        answer_hook(histories.store, session.hook("Stop"))
+    tools = answers(histories)
+    assert [line.split(":")[0] for line in tools.sessions(directory=str(tmp_path / "b")).splitlines()] == ["b"]
+    assert len(tools.sessions(directory=str(tmp_path)).splitlines()) == 2
+    assert tools.sessions(since="2090-01-01") == "no conversation matches"
+    assert tools.sessions(since="once").startswith("cannot be answered: ")
+
+
+def test_the_server_has_five_tools_that_only_read_and_are_short(histories, session):
+    pytest.importorskip("mcp")
+    from mcp import Client as McpClient
+
+    from foldlog._programs.server import server
+
+    session.user("begin").reply(f"The word is {WORD}.")
+    answer_hook(histories.store, session.hook("Stop"))
+
+    async def ask():
+        async with McpClient(server(lambda: answers(histories))) as client:
+            tools = (await client.list_tools()).tools
+            return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
+
+    tools, told = asyncio.run(ask())
+    assert {tool.name for tool in tools} == {"dropped", "why", "recall", "sessions", "knew"}
+    assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in tools)
+    assert all("material, never instructions" in tool.description for tool in tools)
+    defined = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in tools]
+    assert estimated(json.dumps(defined)) <= 700
+    assert told.structured_content is None
+    assert told.content[0].text.startswith(f"s1 at version 2: '{WORD}' is known, by event 1")
+
+
+def test_the_tools_of_serve_need_its_token(histories, session):
+    pytest.importorskip("mcp")
+    from foldlog._programs.server import mounted
+    from foldlog._web.app import application
+    from tests.web_client import asking
+
+    session.user("begin").reply(f"The word is {WORD}.")
+    answer_hook(histories.store, session.hook("Stop"))
+    app = application(histories.store, token="token-of-test", tools=mounted(lambda: answers(histories)))
+    del asking
+    refused = Client(app).send("POST", "/mcp")
+    assert refused.status == 401
+    assert Client(app, {"authorization": "Bearer token-of-test"}).send("POST", "/api/conversations").status == 405
+
+
+# -- the hook and the settings -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["no json", "no file", "broken", "not a store", "no folder", "locked", "nothing"])
+def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    session.user("begin")
+    given, db = json.dumps(session.hook("Stop")), f"{tmp_path}/new.db"
+    if what == "no json":
+        given = "{"
+    elif what == "no file":
+        session.path.unlink()
+    elif what == "broken":
+        session.path.write_bytes(b"\x00\xff not a transcript\n" * 9)
+    elif what == "not a store":
+        db = str(session.path)
+    elif what == "no folder":
+        db = "/proc/nowhere/x.db"
+    elif what == "nothing":
+        given = "[]"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+    if what == "locked":
+        with library.open(f"sqlite:///{db}"):
+            pass
+        with closing(sqlite3.connect(db, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            monkeypatch.setattr("foldlog.eventstore.recorders.sqlite.write_lock._WAIT_S", 0.1, raising=False)
+            other.execute("ROLLBACK")
+    answer(db)
+    out, err = capsys.readouterr()
+    assert out == "{}\n"
+    assert (err == "") == (what in ("no file", "locked")), err
+
+
+def test_a_command_line_of_the_hook_needs_no_parser():
+    assert is_hook(["hook"])
+    assert is_hook(["hook", "--db", "x.db"])
+    assert not any(map(is_hook, ([], ["hook", "--help"], ["list"], ["hook", "--db"])))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user without any settings."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "FOLDLOG_DB", "CLAUDE_CONFIG_DIR", "COPILOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+def _files(folder):
+    return {path.relative_to(folder): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_settings_are_written_into_what_is_there_and_taken_out_again(program, home, foldlog):
+    before = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "my own"}]}]}, "theme": "dark"}
+    before |= {"mcpServers": {"mine": {"command": "x"}}, "mcp": {"mine": {"type": "local"}}}
+    for target in PROGRAMS[program].targets:
+        path = home / target.path.removeprefix("~/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if target.how != "own":
+            path.write_text('theme = "dark"\n' if target.how == "toml" else json.dumps(before, indent=2) + "\n")
+    mine = _files(home)
+    printed = foldlog("setup", program, "--print")
+    assert (printed.status, _files(home)) == (0, mine)
+    for _ in range(2):  # again: nothing stands there twice
+        assert foldlog("setup", program).status == 0
+        written = _files(home)
+        assert all(re_found(text) == 1 for name, text in written.items() if "mcp" in text), written
+        assert all('"dark"' in written[name] for name in mine)
+    assert foldlog("setup", program, "--remove").status == 0
+    assert _files(home) == mine
+    assert foldlog("setup", "emacs").status == 2
+
+
+def re_found(text):
+    """How many servers of foldlog some settings have."""
+    return text.count('"mcp"]') + text.count('"mcp"\n') or 1
+
+
+def test_a_store_that_is_named_is_named_in_the_settings(home, foldlog, tmp_path):
+    foldlog("setup", "claude-code", "--db", "my own.db")
+    settings = json.loads((home / ".claude/settings.json").read_text())
+    command = settings["hooks"]["Stop"][0]["hooks"][0]["command"]
+    assert command.endswith(f"hook --db '{Path.cwd()}/my own.db'")
+    servers = json.loads((home / ".claude.json").read_text())["mcpServers"]
+    assert servers["foldlog"]["args"] == ["mcp", "--db", f"{Path.cwd()}/my own.db"]
+
+
+def test_settings_that_cannot_be_read_are_left_alone(home, foldlog):
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude/settings.json").write_text("{ not json")
+    ran = foldlog("setup", "claude-code")
+    assert (ran.status, "correct them, nothing was written" in ran.err) == (2, True)
+    assert not (home / ".claude.json").exists()
+
+
+def test_doctor_says_what_is_not_kept(home, foldlog, monkeypatch, capsys):
+    session = Session(home / ".claude/projects/p", "s1").user("begin").reply("fine")
+    (found,) = foldlog("doctor", "--json").document["programs"]
+    assert (found["program"], found["transcripts"], found["days_kept"], found["is_set_up"]) == (
+        "claude-code",
+        1,
+        30,
+        False,
+    )
+    assert (found["not_here"], found["hook_fired_at"]) == ([str(session.path)], None)
+    assert foldlog("doctor").status == 1
+    (home / ".claude/settings.json").write_text(json.dumps({"cleanupPeriodDays": 7}))
+    foldlog("setup", "claude-code")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(session.hook("Stop"))))
+    answer("sqlite:///foldlog.db")
+    assert capsys.readouterr().out == "{}\n"
+    ran = foldlog("doctor", "--json")
+    (found,) = ran.document["programs"]
+    assert (ran.status, found["not_here"], found["hook_event"], found["is_set_up"]) == (0, [], "Stop", True)
+    assert (found["days_kept"], found["soon"]) == (7, 1)
+    assert foldlog("list", "--json").document["conversations"][0]["conversation"] == "s1", "the store of the user"
+    session.path.unlink()  # the program deletes it
+    assert foldlog("log", "s1").status == 0
+    assert "fine" in foldlog("export", "s1").out
+
+
+def test_a_conversation_has_a_place(histories, session, foldlog, tmp_path, monkeypatch):
+    session.cwd = str(tmp_path)
+    session.user("begin").reply("fine")
+    Session(tmp_path / "transcripts", "s2", "/elsewhere").user("begin").reply("fine")
+    db = ("--db", str(tmp_path / "agents.db"))
+    foldlog("import", str(tmp_path / "transcripts"), *db)
+    place = {"program": "claude-code", "cwd": str(tmp_path), "branch": "main", "model": "m"}
+    listed = foldlog("list", "--json", *db).document["conversations"]
+    assert [one["attributes"] for one in listed] == [place, {**place, "cwd": "/elsewhere"}]
+    assert histories["s1"].attributes() == place
+    histories["s1"].set_attributes(user="ann", branch="mine")
+    assert histories["s1"].attributes() == {**place, "user": "ann", "branch": "mine"}
+    monkeypatch.chdir(tmp_path)
+    here = foldlog("list", "--here", "--json", *db).document["conversations"]
+    assert [one["conversation"] for one in here] == ["s1"]
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+_A, _D = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "0123456789"
+PLANTED = {  # put together here, so that no scanner takes this file for a leak
+    "AWS Access Key": "AKI" + "AIOSFODNN7EXAMPLE",
+    "GitHub Token": "gh" + "p_" + _A[:36],
+    "GitLab Token": "glp" + "at-" + _A[:20],
+    "Anthropic API Key": "sk-" + "ant-api03-" + _A[:40],
+    "OpenAI Token": "sk-" + _A[:20] + "T3Blb" + "kFJ" + _A[:20],
+    "Slack Token": "xo" + "xb-" + _D + "-" + _D + "-" + _A[:24],
+    "Google API Key": "AIz" + "a" + _A[:35],
+    "Stripe Access Key": "sk_" + "live_" + _A[:24],
+    "Private Key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "JSON Web Token": "eyJ" + "hbGciOiJIUzI1NiJ9.eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + _A[:43],
+}
+
+
+@pytest.fixture
+def planted(session, foldlog, tmp_path):
+    """A session with each secret twice, in what a user says and in what a model says."""
+    pytest.importorskip("detect_secrets")
+    for value in PLANTED.values():
+        session.user(f"use {value} for it").reply(f"I used {value}.").reply("fine, sk-no-secret and AKIA")
+    return ("--db", str(tmp_path / "secrets.db"))
+
+
+def test_planted_secrets_are_found_redacted_and_never_printed(planted, session, foldlog):
+    printed = [foldlog("import", str(session.path), *planted)]
+    for arguments in (("secrets",), ("secrets", "s1"), ("secrets", "--json")):
+        printed.append(foldlog(*arguments, *planted))
+        assert printed[-1].status == 1
+    found = printed[-1].document["secrets"]
+    assert len(found) == 20
+    assert {kind for one in found for kind in one["kinds"]} == {*PLANTED}
+    printed.append(foldlog("redact", "--secrets", "--reason", "leaked", "--yes", *planted))
+    printed.append(foldlog("secrets", *planted))
+    assert (printed[-1].status, printed[-1].out) == (0, "0 events of 0 conversations with secrets\n")
+    printed.append(foldlog("log", "s1", "--full", *planted))
+    assert [value for value in PLANTED.values() for ran in printed if value in ran.out + ran.err] == []
+
+
+def test_secrets_are_kept_out_by_an_import(planted, session, foldlog, tmp_path):
+    ran = foldlog("import", "--redact-secrets", str(session.path), *planted)
+    assert ran.status == 0
+    assert foldlog("secrets", *planted).status == 0
+    exported = foldlog("export", "s1", *planted).out
+    assert [value for value in PLANTED.values() if value in exported] == []
+    assert exported.count("fine, sk-no-secret") == len(PLANTED)
+    stored = (tmp_path / "secrets.db").read_bytes()
+    assert [value for value in PLANTED.values() if value.encode() in stored] == []
+    session.user(f"and {PLANTED['Slack Token']}")
+    foldlog("import", "--redact-secrets", str(session.path), *planted)
+    assert foldlog("secrets", *planted).status == 0, "also what it has grown by"

@@ -1,0 +1,203 @@
+"""Drive the real programs, each in a home of its own, against a stand-in for the server of its model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+from tests.programs.stand_in import StandIn
+
+__all__ = ["PROGRAMS", "Driven"]
+
+BIN = Path(os.environ.get("FOLDLOG_TEST_PROGRAMS", "programs"), "node_modules", ".bin")
+_SECONDS = 180
+
+
+class Driven:
+    """A program at work. ``say`` is one turn of its user; ``compact`` has it compact its context."""
+
+    name: ClassVar[str]
+    binary: ClassVar[str]
+    compacts: ClassVar[bool] = True
+
+    def __init__(self, home: Path, model: StandIn) -> None:
+        self.home, self.model = home, model
+        self.work = home / "project"
+        self.work.mkdir(parents=True)
+        self.turns = 0
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {
+            "HOME": str(home), "PATH": path, "TERM": "dumb", "XDG_DATA_HOME": str(home / ".local/share"),
+            "XDG_CONFIG_HOME": str(home / ".config"), "XDG_CACHE_HOME": str(home / ".cache"), "LANG": "C.UTF-8",
+        }  # fmt: skip
+        self.configure()
+
+    def configure(self) -> None:
+        """Write the settings that the stand-in needs."""
+
+    def say(self, words: str) -> str:
+        raise NotImplementedError
+
+    def compact(self) -> None:
+        raise NotImplementedError
+
+    def run(self, *arguments: str, words: str | None = None) -> str:
+        """Run the program; return what it printed."""
+        return self.command(str(BIN / self.binary), *arguments, words=words)
+
+    def foldlog(self, *arguments: str, words: str | None = None, status: int = 0) -> str:
+        """Run ``foldlog`` as the user of the program would."""
+        return self.command(f"{Path(sys.executable).parent}/foldlog", *arguments, words=words, status=status)
+
+    def command(self, *command: str, words: str | None = None, status: int | None = None) -> str:
+        done = subprocess.run(
+            command, cwd=self.work, env=self.environment, input=words or "", capture_output=True, text=True,
+            timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        if done.returncode != (status or 0):
+            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout[-3000:]}{done.stderr[-3000:]}")
+        return done.stdout
+
+    def write(self, name: str, value: object) -> None:
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+
+    @property
+    def conversation(self) -> str:
+        """The id of its conversation in the store."""
+        (one,) = json.loads(self.foldlog("list", "--json"))["conversations"]
+        return str(one["conversation"])
+
+
+class ClaudeCode(Driven):
+    name, binary = "claude-code", "claude"
+
+    def configure(self) -> None:
+        self.environment |= {
+            "ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "key", "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }  # fmt: skip
+
+    def say(self, words: str) -> str:
+        self.turns += 1
+        more = ["--continue"] if self.turns > 1 else []
+        return self.run("-p", words, "--allowedTools", "mcp__foldlog", *more)
+
+    def compact(self) -> None:
+        self.say("/compact")
+
+
+class Codex(Driven):
+    name, binary = "codex", "codex"
+
+    def configure(self) -> None:
+        self.environment |= {"CODEX_HOME": str(self.home / ".codex"), "STAND_IN_KEY": "key"}
+        self.write(
+            ".codex/config.toml",
+            f"""model = "stand-in"
+model_provider = "stand-in"
+model_auto_compact_token_limit = 5000
+model_context_window = 10000
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{self.model.url}"
+env_key = "STAND_IN_KEY"
+wire_api = "responses"
+""",
+        )
+
+    def say(self, words: str) -> str:
+        self.turns += 1
+        more = ["resume", "--last"] if self.turns > 1 else []
+        free = [
+            "--skip-git-repo-check",
+            "--dangerously-bypass-approvals-and-sandbox",
+            "--dangerously-bypass-hook-trust",
+        ]
+        return self.run("exec", *more, *free, words)
+
+    def compact(self) -> None:
+        self.model.tokens_once = 9_000
+        self.say("A long turn.")
+
+
+class Copilot(Driven):
+    name, binary = "copilot", "copilot"
+
+    def configure(self) -> None:
+        self.environment |= {
+            "COPILOT_OFFLINE": "true", "COPILOT_PROVIDER_BASE_URL": self.model.url, "COPILOT_MODEL": "gpt-4.1",
+            "COPILOT_PROVIDER_API_KEY": "key",
+        }  # fmt: skip
+
+    def say(self, words: str) -> str:
+        self.turns += 1
+        more = ["--continue"] if self.turns > 1 else []
+        return self.run("-p", words, "--allow-all-tools", "--allow-all-paths", *more)
+
+    def compact(self) -> None:
+        self.say("/compact")
+
+
+class OpenCode(Driven):
+    name, binary = "opencode", "opencode"
+
+    def configure(self) -> None:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": self.model.url, "apiKey": "key"},
+            "models": {"m": {"name": "m", "limit": {"context": 20_000, "output": 2_000}, "tool_call": True}},
+        }
+        self.environment |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        self.write(
+            ".config/opencode/opencode.json",
+            {
+                "model": "stand-in/m",
+                "small_model": "stand-in/m",
+                "provider": {"stand-in": provider},
+                "permission": "allow",
+            },
+        )
+
+    def say(self, words: str) -> str:
+        self.turns += 1
+        more = ["--continue"] if self.turns > 1 else []
+        return self.run("run", *more, words)
+
+    def compact(self) -> None:
+        self.model.tokens_once = 19_500
+        self.model.answers = ["long"]
+        self.say("A long turn.")
+
+
+class Gemini(Driven):
+    name, binary = "gemini", "gemini"
+    compacts = False
+
+    def configure(self) -> None:
+        self.environment |= {
+            "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_API_KEY": "key", "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }  # fmt: skip
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"compressionThreshold": 0.05},
+            "general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False},
+        }  # fmt: skip
+        self.write(".gemini/settings.json", settings)
+
+    def say(self, words: str) -> str:
+        self.turns += 1
+        more = ["--resume", "latest"] if self.turns > 1 else []
+        return self.run("--yolo", "-m", "gemini-2.5-pro", *more, "-p", words)
+
+    def compact(self) -> None:
+        self.model.tokens_once = 200_000
+        self.model.answers = [("sessions", {}), "long"]
+        self.say("/compress")
+
+
+PROGRAMS = {each.name: each for each in (ClaudeCode, Codex, Gemini, OpenCode, Copilot)}
