@@ -1,4 +1,5 @@
-"""Two pictures of the demo, for light and for dark: what a View is, and a terminal. ``python -m benchmarks.pictures``.
+"""Pictures of the demo, for light and for dark: what a View is, a terminal, and what a coding agent asks:
+``python -m benchmarks.pictures``.
 
 ``view.svg`` draws the View of the demo's history at three versions; ``terminal.svg`` shows three commands and what they
 print, in 20 seconds.
@@ -10,12 +11,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 import foldlog
 from foldlog._cli.demo import LIVE
+from foldlog._programs.answers import Answers
+from foldlog._programs.asking import Asking
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _DB = "foldlog-demo.db"
@@ -92,6 +96,24 @@ def terminal_svg(folder: str) -> str:
     return _svg(860, 380, "A terminal: " + "; ".join(command for command, *_ in _SCREENS), style, body)
 
 
+def dropped_svg(histories: foldlog.Histories) -> str:
+    """Return what two tools of ``foldlog mcp`` answer about the demo's history."""
+    answers = Answers(histories.store, Asking(histories.store, {}, None, may_import=True))
+    style = f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre }}\n"
+    asked = (
+        ("dropped(compaction=84)", answers.dropped(LIVE, 84), (1, 2)),
+        ('why("BadLine")', answers.why("BadLine", LIVE), (0,)),
+    )
+    body, top = [], 30
+    for call, told, lines in asked:
+        wrapped = [line for n in lines for line in textwrap.wrap(told.splitlines()[n].strip(), 112)[:4]]
+        for kind, line in [("soft", f"the agent asks: {call}"), *(("", line) for line in wrapped)]:
+            body.append(f'<text class="{kind}" x="16" y="{top}">{escape(line)}</text>')
+            top += 18
+        top += 12
+    return _svg(860, top, "What a coding agent asks about its compaction, and the answers", style, body)
+
+
 def _run(command: str, folder: str) -> str:
     environment = {**os.environ, "COLUMNS": "112", "PAGER": ""}
     words = [sys.executable, "-m", *command.split()]
@@ -100,11 +122,12 @@ def _run(command: str, folder: str) -> str:
 
 
 def main() -> None:
-    """Draw both pictures."""
+    """Draw the pictures."""
     with tempfile.TemporaryDirectory() as folder:
         (PICTURES / "terminal.svg").write_text(terminal_svg(folder))
         with foldlog.open(f"{folder}/{_DB}") as histories:
             (PICTURES / "view.svg").write_text(view_svg(histories[LIVE]))
+            (PICTURES / "dropped.svg").write_text(dropped_svg(histories))
 
 
 if __name__ == "__main__":

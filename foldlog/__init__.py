@@ -48,6 +48,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _values.py                       what is in a value of JSON, at any depth
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
+    _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in texts
     _reports/ _search.py              figures, audits and search; _derived.py: the rule for what follows a store;
                                      _follower.py: in a thread; _whole_file.py
 """

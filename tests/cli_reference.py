@@ -60,7 +60,12 @@ _SHOWN = {
     "redact": 'foldlog redact tidewatch 17 --reason "asked to" --by ann --yes',
 }
 """What is run in place of the example of the help, which asks a person, or needs a server or files of one's own."""
-_NOT_SHOWN = {"serve": "it runs until Ctrl-C"}
+_NOT_SHOWN = {
+    "serve": "it runs until Ctrl-C",
+    **dict.fromkeys(("mcp", "hook"), "a program runs it"),
+    "setup": "it writes settings of the user",
+    "doctor": "it reads settings of the user",
+}
 _BEFORE = {
     "restore": "foldlog backup monday.db",
     "verify": "foldlog verify --print-heads --json > heads.json",

@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", warning)
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), "foldlog-tests-no-data")
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

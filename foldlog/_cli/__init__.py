@@ -16,7 +16,7 @@ The rules of every command:
     hints       a command that a message names is made by ``hints.command``: it names the store that was given
     text        ``terminal`` alone prints, and escapes every text, so that no history steers a terminal
 
-    histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
+    histories/ views/ forgetting/ programs/ trust/ maintenance/ demo.py   the commands, by their heading in the help
     first_day.py                                            what ``foldlog`` alone shows
     options.py selection.py stores.py                       what commands take: options, files, filters, times, --db
     terminal.py tables.py events.py pager.py                how they print

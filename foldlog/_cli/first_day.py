@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEMO_DB, command, default_db, store_name, use_store
+from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, existing_db, store_name, use_store
 from foldlog._cli.stores import listed, open_existing
 from foldlog._words.gist import count
 from foldlog.eventstore.inside import as_url, parse_url
@@ -22,7 +22,7 @@ def welcome(commands: Mapping[str, str]) -> None:
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
     terminal.say("  foldlog --help  All commands")
     terminal.say()
-    chosen = default_db()
+    chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((one for one in (chosen, DEMO_DB) if _is_there(one)), None)
     if db is None:
         terminal.say(

@@ -29,18 +29,17 @@ def home_db() -> str:
     return os.path.join(home_folder(), "foldlog.db")
 
 
-def default_db() -> str:
-    """Return the store of a command that names none: ``foldlog.db`` here, else that of the coding agents, if any."""
-    named = os.environ.get("FOLDLOG_DB")
-    is_home = not named and not os.path.exists("foldlog.db") and os.path.exists(home_db())
-    return home_db() if is_home else named or DEFAULT_DB
+def existing_db(db: str) -> str:
+    """Return a store; in the place of the default one, where it is not in this folder, that of the coding agents."""
+    is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
+    return home_db() if is_missing and os.path.exists(home_db()) else db
 
 
 def use_store(db: str | None) -> str | None:
-    """Name ``db`` in the commands of later messages; None before a store is known. Return the store that it means."""
+    """Name ``db`` in the commands of later messages; None before a store is known. Return ``db``."""
     global _store
-    _store = default_db() if db == DEFAULT_DB else db
-    return _store
+    _store = db
+    return db
 
 
 def prices_hint() -> str:
@@ -76,7 +75,7 @@ def _complete(typed: str, name: str) -> str:
         return f"foldlog copy {named} NEW.db --damaged REST.jsonl"
     if name == "copy":
         return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
-    return typed if _store == default_db() else f"{typed} --db {named}"
+    return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
 
 
 def _word(text: str) -> str:

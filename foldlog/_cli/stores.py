@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from foldlog._archive import makes_events
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEMO_DB, command, use_store
+from foldlog._cli.hints import DEMO_DB, command, existing_db, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._companions import ids_meant
 from foldlog._open_files import is_store
@@ -98,8 +98,12 @@ def _opened(url: str) -> Store:
 
 def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
-    to do then. A file without write permission is opened for reading.
+    to do then. A file without write permission is opened for reading. Without the default store in this folder, that of
+    the coding agents is opened.
     """
+    if (found := existing_db(db)) != db:
+        db = found
+        use_store(db)
     path, db = path_of(db), as_url(db)
     location = parse_url(db)
     mode = "rw"

@@ -17,7 +17,7 @@ _SESSION = "CLAUDE_CODE_SESSION_ID"
 _LISTED = 10
 
 
-class Unclear(Exception):
+class Unclear(EventStoreError):
     """It is not clear which conversation is meant. The message says what to do."""
 
 

@@ -78,5 +78,6 @@ def _tool(function: Callable[..., Any]) -> Tool:
         name: {key: value for key, value in schema.items() if key in kept}
         for name, schema in tool.parameters["properties"].items()
     }
-    tool.parameters = {"type": "object", "properties": properties, "required": tool.parameters.get("required", [])}
+    required = {name: value for name, value in tool.parameters.items() if name == "required"}
+    tool.parameters = {"type": "object", "properties": properties, **required}
     return tool

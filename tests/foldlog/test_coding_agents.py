@@ -27,7 +27,7 @@ WORD = "zebra_lighthouse_4711"
 class Session:
     """A transcript of Claude Code that grows."""
 
-    def __init__(self, folder: Path, name: str, cwd: str = "/work/project") -> None:
+    def __init__(self, folder: Path, name: str, cwd: str = "/srv/project") -> None:
         self.path, self.name, self.cwd = folder / f"{name}.jsonl", name, cwd
         self.lines, self.parent = 0, None
         folder.mkdir(parents=True, exist_ok=True)

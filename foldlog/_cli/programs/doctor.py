@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import home_folder
+from foldlog._cli.hints import command, home_folder
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.programs.stores import program_store
 from foldlog._documents import DoctorDocument
@@ -51,4 +51,4 @@ def _show(found: DoctorDocument) -> None:
             lost = f"{count(program.soon, 'transcript')} within a week"
             terminal.say(f"  it deletes transcripts after {program.days_kept:g} days: {lost}", wraps=True)
         if program.not_here:
-            terminal.say(f"  to keep them: foldlog import --from {program.format}", wraps=True)
+            terminal.say(f"  to keep them: {command('import', '--from', program.format)}", wraps=True)

@@ -16,7 +16,7 @@ def run(db: Db = DEFAULT_DB) -> None:
     A program starts it: see 'foldlog setup'. Each call imports the transcript of the program first. Needs the extra
     'mcp'.
 
-    Example: claude mcp add foldlog -- foldlog mcp
+    Example: foldlog mcp --db agents.db
     """
     try:
         from foldlog._programs.server import server

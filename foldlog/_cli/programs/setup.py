@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import home_db
+from foldlog._cli.hints import command as command_of, home_db, use_store
 from foldlog._cli.options import DEFAULT_DB, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.programs.quick_hook import program_db
@@ -54,7 +54,9 @@ def run(
     if remove and not show:
         terminal.note(f"the conversations stay in {store}")
     elif not show:
-        terminal.note(f"start {program} again; import what it has so far: foldlog import --from {chosen.format}")
+        use_store(store)
+        so_far = command_of("import", "--from", chosen.format)
+        terminal.note(f"start {program} again; to import what it has so far: {so_far}")
 
 
 def _absolute(store: str) -> str:

@@ -1,0 +1,77 @@
+"""Each real program compacts: then a fact is in no prompt, ``why`` names the compaction, ``recall`` returns the fact."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.programs.driving import PROGRAMS
+from tests.programs.stand_in import running
+
+WORD = "zebra_lighthouse_4711"
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request, tmp_path):
+    with running() as model:
+        yield PROGRAMS[request.param](tmp_path, model)
+
+
+def answers_in(requests):
+    """Return the results of the last calls that each request brings, as texts."""
+    for request in requests:
+        last = next(filter(None, (request.get(name) for name in ("messages", "input", "contents"))))[-2:]
+        yield json.dumps(last, ensure_ascii=False)
+
+
+def test_what_a_compaction_dropped_is_named_and_read_again(program):
+    model = program.model
+    program.foldlog("setup", program.name)
+    model.answers = [f"The word is {WORD}."]
+    program.say("Make up a word.")
+    model.answers = ["fine"]
+    program.say("And now something else.")
+    before = len(model.requests)
+    assert WORD in json.dumps(model.requests[before - 1]), "it was in the prompt"
+    program.compact()
+    model.answers = ["I do not know it any more."]
+    before = len(model.requests)
+    program.say("What was the word?")
+    prompts = [json.dumps(request) for request in model.requests[before:]]
+    assert [prompt[-20_000:] for prompt in prompts if WORD in prompt] == []
+    assert prompts
+    conversation = program.conversation
+    told = program.foldlog("why", conversation, WORD, "--json")
+    fact = json.loads(told)["fact"]
+    assert (fact["is_known"], fact["by"] is not None) == (False, True)
+    assert re.search(r"condensation \d+ forgot it; its summary does not contain it", fact["reason"])
+    before = len(model.requests)
+    model.answers = [("dropped", {}), ("why", {"about": WORD}), ("recall", {"query": "word"}), "end"]
+    program.say("Look it up.")
+    dropped, why, recalled = [*answers_in(model.requests[before:])][-3:]
+    assert f"compaction {fact['by']} at " in dropped
+    assert f"condensation {fact['by']} forgot it; its summary does not contain it" in why
+    assert f"The word is {WORD}." in recalled
+    exported = program.foldlog("export", conversation)
+    assert WORD in exported
+    program.foldlog("setup", program.name, "--remove")
+
+
+def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
+    with running() as first, running() as second:
+        claude = PROGRAMS["claude-code"](tmp_path / "a", first)
+        codex = PROGRAMS["codex"](tmp_path / "b", second)
+        for program in (claude, codex):
+            program.environment["FOLDLOG_DB"] = str(tmp_path / "both.db")
+            program.foldlog("setup", program.name)
+            program.model.answers = [f"I am {program.name}."]
+            program.say("Who are you?")
+        for program, other in ((claude, codex), (codex, claude)):
+            before = len(program.model.requests)
+            program.model.answers = [("why", {"about": "I am"}), ("dropped", {}), "end"]
+            program.say("Look it up.")
+            told = "".join(answers_in(program.model.requests[before:]))
+            assert f"I am {program.name}." in told
+            assert f"I am {other.name}." not in told
