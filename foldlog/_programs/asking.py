@@ -92,14 +92,20 @@ class Asking:
                     return outcome.conversation
         try:
             return self._store.conversation(session, pending=True).id
-        except EventStoreError:
-            raise Unclear(f"session {session} has written no transcript yet") from None
+        except EventStoreError:  # it is new, or it goes on with another one of which this process does not know
+            others = "; ".join(self._here()[-_LISTED:][::-1])
+            listed = f"; if you go on with an earlier one, give its id: {others}" if others else ""
+            raise Unclear(f"session {session} has written no transcript yet{listed}") from None
+
+    def _here(self) -> list[str]:
+        """Return the conversations of the folder, each without its forks."""
+        here = [] if self._folder is None else in_folder(self.places(), self._folder)
+        return list(dict.fromkeys(name.partition("@")[0] for name in here))
 
     def _of_folder(self) -> str:
-        here = [] if self._folder is None else in_folder(self.places(), self._folder)
-        bases = list(dict.fromkeys(name.partition("@")[0] for name in here))
+        bases = self._here()
         if len(bases) == 1:
-            return bases[0] if bases[0] in here else here[0]
+            return bases[0]
         if not bases:
             raise Unclear("no conversation of this folder is in the store; `sessions` lists others: give an id")
         listed = "\n".join(bases[-_LISTED:][::-1])

@@ -66,7 +66,7 @@ def server(answers: Callable[[], Answers]) -> MCPServer:
     functions: tuple[Callable[..., Any], ...] = (dropped, why, recall, sessions, knew)
     tools = [_tool(function) for function in functions]
     about = f"What the agent was shown, and what compaction dropped. {_MATERIAL}"
-    return MCPServer("foldlog", instructions=about, tools=tools)
+    return MCPServer("foldlog", instructions=about, tools=tools, log_level="WARNING")
 
 
 def _tool(function: Callable[..., Any]) -> Tool:

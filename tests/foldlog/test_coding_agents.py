@@ -164,7 +164,8 @@ def test_the_conversation_is_that_of_the_program_or_one_to_choose_and_never_the_
             assert " at version " not in told
             assert "give" in told
     environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
-    assert answers(histories, environ, str(folders[0])).why("yes") == "session e has written no transcript yet"
+    told = "session e has written no transcript yet; if you go on with an earlier one, give its id: a"
+    assert answers(histories, environ, str(folders[0])).why("yes") == told
     Session(tmp_path / "home/projects/p", "e").user("I am e").reply("yes")
     assert answers(histories, environ, str(folders[0])).why("yes").startswith("e at version 2"), "it was not imported"
     assert answers(histories).why("yes", "nope").startswith("0 conversations match 'nope'")

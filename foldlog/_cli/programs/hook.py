@@ -12,6 +12,6 @@ def run(db: Db = DEFAULT_DB) -> None:
     A program runs it: see 'foldlog setup'. It ends with 0 whatever happens, so that it never stops the program; what
     went wrong is on stderr.
 
-    Example: foldlog hook < event.json
+    Example: foldlog hook --db agents.db
     """
     answer(db)
