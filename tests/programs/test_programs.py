@@ -1,4 +1,4 @@
-"""Each real program compacts: a fact is in no prompt then, ``why`` names the compaction, ``recall`` returns the fact."""
+"""Each real program compacts: a fact is in no prompt then, ``why`` names the compaction, ``recall`` returns it."""
 
 from __future__ import annotations
 

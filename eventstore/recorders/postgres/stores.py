@@ -79,6 +79,7 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
             "is_refused",
             "key_ids",
             "pending_lines",
+            "abouts",
             "recalled_anywhere",
             "records_of",
             "redacted",
