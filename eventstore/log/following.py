@@ -95,5 +95,5 @@ def _decoded(
     found = database.find(reader, conversation, pending=True)
     if found is None:
         problem = b"the conversation that it belongs to does not exist"
-        return [row.marked(DAMAGED, problem) for row in stored]
+        return [row.in_form(DAMAGED, problem) for row in stored]
     return database.codec_of(found).decoded(stored)

@@ -154,7 +154,7 @@ def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
     made = []
     for row in rows:
         meta = _body_checksum.pack(crc32(row.body)) + row.columns
-        made.append(Row(row.id, meta + _own_checksum(crc32(meta, seed)), row.body))
+        made.append(_new(Row, (row.id, meta + _own_checksum(crc32(meta, seed)), row.body)))
     return made
 
 

@@ -198,8 +198,7 @@ class RowCodec(NamedTuple):
                 encoding |= ENCRYPTED
                 if not is_redacted(proof):  # without the key, no guess of the body can be checked against the head
                     proof, body = row.head, proof[HEAD_BYTES:] + body
-            changed = row.with_fields(encoding=encoding, body=body, proof=proof)
-            stored.append(changed._replace(body=Body.of(body, beside)) if beside else changed)
+            stored.append(row.in_form(encoding, Body.of(body, beside) if beside else body, proof))
         if self.data_key is not None:
             bodies = self.data_key.encrypt_all([row.body for row in stored], map(_place_of_row, stored))
             stored = [_with_body(row, body) for row, body in zip(stored, bodies, strict=True)]
@@ -227,7 +226,7 @@ class RowCodec(NamedTuple):
                 body = self._with_attachments(body, attachments_of(row.body), opened)
         except NotAsWritten as error:
             return _damaged(row, str(error))
-        return row.with_fields(encoding=PLAIN, body=body, proof=proof)
+        return row.in_form(PLAIN, body, proof)
 
     def _decrypted(self, row: Row) -> bytes:
         """Return the body of a stored row, still compressed if it is. Raises ``NotAsWritten``."""
@@ -336,7 +335,7 @@ _new: Final = tuple.__new__  # what Record(...) calls, without the call around i
 
 
 def _damaged(row: Row, problem: str) -> Row:
-    return row.marked(DAMAGED, problem.encode())
+    return row.in_form(DAMAGED, problem.encode())
 
 
 def _with_body(row: Row, body: bytes) -> Row:

@@ -177,7 +177,7 @@ def _erase_content(
             size = size_of(row.body if own is event else encode(own, ours=True).body)
             receipt = Redacted(at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size)
             body = encode(without_content(event, receipt), ours=True).body
-            row = row.with_fields(encoding=PLAIN, body=body, proof=row.head + its_hash)
+            row = row.in_form(PLAIN, body, row.head + its_hash)
             gone.append((event, receipt, row))
         receipts[event_id] = receipt
     place = None

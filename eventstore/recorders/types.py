@@ -115,9 +115,14 @@ class Row(NamedTuple):
         }
         return row_of(**present | fields)
 
-    def marked(self, encoding: int, body: bytes) -> Row:
-        """Return the row with another encoding and body, and everything else as it is: it need not be sound."""
-        return Row(self.id, self.meta[:_ENCODING_AT] + bytes((encoding,)) + self.meta[_ENCODING_AT + 1 :], body)
+    def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
+        """Return the row with another encoding, body and proof, and without right checksums. It need not be sound."""
+        meta = self.meta
+        kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
+        if proof is None:
+            proof = meta[_FIELDS:kind_at]
+        form = bytes((encoding, len(proof)))
+        return _new(Row, (self.id, meta[:_ENCODING_AT] + form + proof + meta[kind_at:], body))
 
 
 _WHOLE: Final = len(UNREADABLE)
