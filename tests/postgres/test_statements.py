@@ -262,7 +262,7 @@ def test_what_grows_with_all_conversations_is_not_walked_for_one(
         f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM generate_series(1, 5000) n;"
         f"INSERT INTO {schema}.conversations (key, id, visible, created_at, erased_at) "
         "SELECT n, n::text::bytea, true, 1, CASE WHEN n = 7 THEN 1 END FROM generate_series(1, 20000) n;"
-        f"INSERT INTO {schema}.events SELECT n, m, n * 3 + m, 1, 1, 0, 0, 0, 0, true, false, 'message', '', '' "
+        f"INSERT INTO {schema}.events SELECT n, m, n * 3 + m, true, false, 'message', '', '' "
         "FROM generate_series(1, 20000) n, generate_series(0, 2) m;"
         "ANALYZE; SET plan_cache_mode = force_generic_plan;"
         f"PREPARE q ({types}) AS {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"
