@@ -93,6 +93,8 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "activity": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
     "to_list_again": _Joined(),
     "news": _Joined(),
+    "unfinished": _Joined(itemgetter(1)),
+    "store_value": _Joined(),
 }
 """What all stores of a server are asked in one statement. Its rows begin with the number of a store."""
 _ENDS: Final = {
@@ -180,7 +182,7 @@ class StoresReader(PostgresReader):
 
     def with_bytes_pending(self) -> list[int]:
         """Return the numbers of the stores in which bytes of deleted rows may still be."""
-        return [number for number, found in enumerate(self._each("store_value", "bytes_pending")) if found]
+        return [number for number, _ in self._together("store_value", "bytes_pending")]
 
     # -- which stores are asked ---------------------------------------------------------------------------------------
 
@@ -190,6 +192,8 @@ class StoresReader(PostgresReader):
             return joined(self._each(statement, *parameters), parameters)
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
+        if parameters in (("bytes_pending",), (None,)):
+            return [row[1:] for row in self._together(statement, *parameters)]
         if statement == "conversations":
             return self._of_ids(*parameters)
         if statement == "id_from":
@@ -199,19 +203,14 @@ class StoresReader(PostgresReader):
         if statement == "touched":
             return self._touched(*parameters)
         if statement == "store_value":
-            is_of_each = parameters[0] == "bytes_pending"
-            return (
-                [row for found in self._each(statement, *parameters) for row in found]
-                if is_of_each
-                else self._one(0, statement, *parameters)
-            )
+            return self._one(0, statement, *parameters)
         if statement in _ANY_STORE:
             return self._of_server(statement, *parameters)
         key = parameters[_KEYS_AT.get(statement, 0)]
         if key == OF_ALL:
             answers = self._each(statement, *parameters)
             return answers[0] if all(answers) else []
-        if key is None or (key == 0 and self._home is None):
+        if key == 0 and self._home is None:
             return [row for found in self._each(statement, *parameters) for row in found]
         return self._one(self._number(key), statement, *parameters)
 
