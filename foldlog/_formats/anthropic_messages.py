@@ -10,6 +10,7 @@ The messages, and the events that they become:
     user: tool_result               Observation, one a result
     assistant: text, thinking       Message, with the calls that the server answered and their results
     assistant: tool_use             Action, one a use; text and thinking before it belong to it
+    assistant: compaction           CondensationAction of all before; the block stays a part of the Message
     isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes later
     isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its ``truncationParent``
     a mark of Cline's deletions     CondensationAction
@@ -34,10 +35,10 @@ from foldlog._formats.files.documents import DocumentRecords, array_in
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.messages import READER
+from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
-from foldlog._formats.record import Located, at, dict_or_empty, member, text_or_empty, text_or_none, time_at
+from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Action, Annotation, Message, Observation
@@ -137,6 +138,8 @@ class AnthropicDecoder(FollowingDecoder):
             data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
             read.add(Annotation, name=_THOUGHT, data=data, source="agent", shown=True, stays_with_next=True)
         elif not self._condense(read, record):
+            if any(map(_is_summary, dicts_in(record.get("content")))):
+                read.condense(lambda known: False, metadata={"reason": COMPACTED_BY_PROVIDER})
             read_blocks(read, record)
         read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
@@ -194,11 +197,18 @@ def _known(content: Any) -> Any:
 
 def _part(block: Any) -> dict[str, Any] | None:
     match block:
+        case {"type": "compaction"}:
+            return {"type": "server_tool", "blocks": [block]}  # goes back to the server as it came
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
         case {"type": "tool_result"}:
             return {**block, "content": _known(block.get("content"))}
     return known_of(block)
+
+
+def _is_summary(block: dict[str, Any]) -> bool:
+    """Return whether a block stands for all before it. One without content is a compaction that failed."""
+    return kind_of(block) == "compaction" and bool(block.get("content") or block.get("encrypted_content"))
 
 
 def _text(record: dict[str, Any]) -> str:

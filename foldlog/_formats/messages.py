@@ -92,6 +92,34 @@ def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
     return replace(event, is_error=code != 0, extras={"exit_code": code})
 
 
+COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
+"""The reason of a condensation before a compaction that a provider made."""
+
+
+def compaction_in(item: Any) -> Message | None:
+    """Return what an item of OpenAI's Responses is that stands for all before it: only its server can read it, and gets
+    it back as it was.
+    """
+    if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
+        return None
+    part = {key: item[key] for key in ("type", "id", "encrypted_content") if item.get(key)}
+    return Message(source="agent", content=(part,))
+
+
+def compacts(event: Event) -> bool:
+    """Return whether an event holds the compaction of a provider: it stands for all that came before. An Anthropic
+    block without content is a compaction that failed.
+    """
+    if not isinstance(event, Message | Action):
+        return False
+    parts = parts_in(event.thought if isinstance(event, Action) else event.content)
+    blocks = [block for part in parts for block in (part, *dicts_in(part.get("blocks")))]
+    return any(kind_of(each) == "compaction" and any(map(each.get, _SUMMARIES)) for each in blocks)
+
+
+_SUMMARIES = ("content", "encrypted_content")
+
+
 def spoken(role: str, content: Content) -> Event:
     """Return what somebody said who neither calls nor answers. Raises ``NotAnEvent`` for a role that is not known."""
     if role in ("system", "developer"):

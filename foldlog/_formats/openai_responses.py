@@ -8,6 +8,8 @@ The items, and the events that they become:
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
     reasoning                               Annotation that stays with the next item: a server refuses one without it
+    compaction                              CondensationAction of all but what the system and the user said; the item is
+                                            a part of a Message, which goes back to the server as it is
     every other type, such as the server's own tools, and an encrypted item   Annotation
     a whole response, as mini-SWE-agent keeps it            the events of its ``output``, with its usage
 
@@ -24,13 +26,24 @@ from typing import Any
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
-from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, ROLES, is_message_item, unknown, with_exit_code
+from foldlog._formats.messages import (
+    CALLS,
+    COMPACTED_BY_PROVIDER,
+    IDS,
+    OUTPUTS,
+    READER,
+    ROLES,
+    compaction_in,
+    is_message_item,
+    unknown,
+    with_exit_code,
+)
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import CallItems, RepliesEncoder
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
 
 NAME = "openai-responses"
 
@@ -80,7 +93,11 @@ def _is_of_unknown(record: Any) -> bool:
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
-    keeps_shown = False
+    def known(self, event: Event, read: RecordEvents) -> bool:
+        """Return whether an event stays where the server compacted: a system prompt, or words of the user. A compaction
+        on request comes with the user's messages, and items do not tell which kind it was.
+        """
+        return isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source == "user")
 
     def check(self, record: Any) -> None:
         if _is_of_unknown(record):
@@ -98,7 +115,9 @@ class ResponsesDecoder(FollowingDecoder):
             self._read_item(read, record, record.get("phase"))
 
     def _read_item(self, read: RecordEvents, record: dict[str, Any], phase: Any) -> None:
-        event = READER.item(record)
+        if (compacted := compaction_in(record)) is not None:
+            read.condense(bool, metadata={"reason": COMPACTED_BY_PROVIDER})
+        event = compacted or READER.item(record)
         if event is not None:
             read.take(with_exit_code(event, record), phase)
             return
@@ -130,7 +149,8 @@ class _Encoder(RepliesEncoder):
                 has_files = any(map(file_in, parts_in(event.content)))
                 output = _message_of(event.content, "tool")["content"] if has_files else joined_text(event.content)
                 return [self._calls.result(event, output)]
-        return [*_reasoning(event), _message_of(event.content, role_of(event))]
+        compacted = [part for part in parts_in(event.content) if compaction_in(part)]
+        return compacted or [*_reasoning(event), _message_of(event.content, role_of(event))]
 
 
 def _reasoning(event: Event) -> list[Any]:

@@ -323,11 +323,14 @@ class History:
         its own: ``set_apart``. Under a repeated key the View is that of the first time. Raises ``InvalidEvent`` for the
         result of a call that no event made.
         """
-        if not any(isinstance(event, Action | Observation) for event in reply):
-            return reply
-        from foldlog._history.replies import answered, result_of, set_apart
+        from foldlog._history.replies import answered, behind_compaction, compacts, result_of, set_apart
 
+        is_compacted = any(map(compacts, reply))
+        if not is_compacted and not any(isinstance(event, Action | Observation) for event in reply):
+            return reply
         view = self._behind(key)
+        if is_compacted:
+            reply = behind_compaction(view, before, reply)
         reply = answered(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
         calls: dict[str | None, Action] = {}
@@ -503,7 +506,8 @@ class History:
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic message, or one of their
-        messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
+        messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``; before
+        them the condensation that they bring where the provider compacted the context.
 
         ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta`` is kept with the
         first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened.

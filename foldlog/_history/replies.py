@@ -18,10 +18,21 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
-from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
+from foldlog._formats.messages import (
+    COMPACTED_BY_PROVIDER,
+    OUTPUTS,
+    MessageReader,
+    Part,
+    compaction_in,
+    compacts as compacts,
+    filled,
+    is_message_of_anthropic,
+    is_odd,
+)
 from foldlog._formats.openai_chat import message_of, time_of_message
 from foldlog._formats.pairs import joined
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
+from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (
     Action,
@@ -89,6 +100,24 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
             event = replace(event, call_id=call_id, tool=tool or event.tool, cause=cause)
         found.append(event)
     return tuple(found[len(found) - len(events) :])
+
+
+def behind_compaction(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the events of a reply, the newest compaction in them behind a condensation of what it stands for: all but
+    the system prompts, and where the program asked for it alone (``responses.compact``), but the user's messages too.
+    """
+    place = max(place for place, event in enumerate(events) if compacts(event))
+    is_asked = events[place].meta.get("object") == "response.compaction"
+    appended = enumerate((*before, *events[:place]), view.version)
+    prompt = [*view, *(replace(event, id=event_id) for event_id, event in appended if event.shown)]
+    after = [
+        event.id
+        for event in prompt
+        if isinstance(event, SystemMessage) or (is_asked and isinstance(event, Message) and event.source == "user")
+    ]
+    metadata = {"reason": COMPACTED_BY_PROVIDER}
+    change = change_of_prompt([event.id for event in prompt], after, "compaction", metadata=metadata)
+    return events if change is None else (*events[:place], change, *events[place:])
 
 
 def result_of(event: Observation, calls: Mapping[str | None, Action]) -> Observation:
@@ -160,6 +189,9 @@ def _events(value: Any) -> Iterator[Event]:
         raise _not_a_reply(value)
     elif "choices" in value:
         yield from _completion(value)
+    elif value.get("object") == "response.compaction":  # its other items are the user's messages, which stay
+        meta = _account(value, None) | {"object": "response.compaction"}
+        yield from (replace(each, meta=meta) for each in map(compaction_in, dicts_in(value.get("output"))) if each)
     elif (items := dicts_in(value.get("output"))) == value.get("output") and "call_id" not in value:
         done = {str(item.get("call_id")) for item in items if kind_of(item) in OUTPUTS}
         yield from _response(items, text_or_none(value.get("id")), _account(value, value.get("status")), done)
@@ -267,6 +299,8 @@ def _response(
             results.append(event)
         elif item.get("type") == "reasoning":
             reasoning.append(item)
+        elif compacted := compaction_in(item):
+            yield compacted
         else:
             yield Annotation(name=text_or_none(item.get("type")) or "reply", data=item)
     if not (called or any(said)):

@@ -11,6 +11,7 @@ from foldlog.projections.messages.growing import MessageList
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
 _CALL_ID_MAX = _NAME_MAX = 64
+_COMPACTION = ("type", "id", "encrypted_content")
 _REASONING = ("type", "id", "summary", "content", "encrypted_content")
 
 
@@ -23,6 +24,9 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
             continue
         items.begin_reply(turn)
         moved: list[Part] = []
+        for part in turn.parts:
+            if part["type"] == "compaction" and "encrypted_content" in part:
+                items.add({key: part[key] for key in _COMPACTION if key in part}, turn.positions)
         for call in turn.calls:
             for item in (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call)):
                 items.add(item, call.positions)
@@ -39,7 +43,8 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
     """Return the message of the model or the system, which holds only texts: its images and files go to ``moved``."""
-    texts = [part["text"] for part in without_pictures(parts, moved, "this message")]
+    own = [part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part]  # an item
+    texts = [part["text"] for part in without_pictures(own, moved, "this message")]
     return [{"role": role, "content": "\n\n".join(texts)}] if texts else []
 
 

@@ -206,12 +206,11 @@ OF_THE_SERVER = {
     "of tomorrow": served(
         "any", {"type": "any_result", "content": [TEXT]}, call="any_tool_use", caller={"type": "direct"}
     ),
-    "compaction": [{"type": "compaction", "content": "said-2", "encrypted_content": "x"}],
     "fallback": [{"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}],
     "container_upload": [{"type": "container_upload", "file_id": "file_1"}],
     "mcp_tool_listing": [{"type": "mcp_tool_listing", "mcp_server_name": "tides", "tools": []}],
 }
-"""Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client."""
+"""Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client, but a compaction."""
 
 OF_THE_USER = {
     "search_result": FOUND,
@@ -408,7 +407,7 @@ CLIENTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 OF_SERVERS = [
     {"type": kind, "id": "said-4", "status": "completed"}
     for kind in ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
-] + [{"type": "compaction", "id": "said-4", "encrypted_content": "x"}, {"type": "of_tomorrow_call", "id": "said-4"}]
+] + [{"type": "of_tomorrow_call", "id": "said-4"}]
 
 
 def read(event: Any) -> Any:
