@@ -1,6 +1,6 @@
 """Threads that append to one conversation share a transaction: each would wait for the lock of the one before.
 
-The first thread leads, alone. Those that come meanwhile wait; then the first of them leads, with all that wait. A
+The first thread leads, alone. Those that come before it ends wait; then the first of them leads, with all that wait. A
 leader runs the works in their order in one transaction, so one commit is enough for all.
 """
 
