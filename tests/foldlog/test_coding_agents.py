@@ -183,7 +183,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
         "event": tools.why("3", "s1"),
         "recall": tools.recall(query="wish_7", conversation="s1"),
         "ids": tools.recall(ids=[*range(50)], conversation="s1"),
-        "all": tools.recall(query="wish_7", conversation="*"),
+        "all": tools.recall(query="wish", conversation="*"),
         "sessions": tools.sessions(),
         "words": tools.sessions("wish_7", limit=3),
         "knew": tools.knew(601, "s1"),

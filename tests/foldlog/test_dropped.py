@@ -126,6 +126,12 @@ def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history
     assert history.dropped(3).ids == (1, 2), "what it dropped when it was made"
 
 
+def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
+    history.append(Message(source="user", content="see alpha.py and beta.py"))
+    history.append(CondensationAction(forgotten_event_ids=(5,), summary="src/alpha.py was read", summary_offset=1))
+    assert [each.term for each in history.dropped().terms] == ["beta.py"]
+
+
 def test_a_history_without_events_dropped_nothing(history):
     with foldlog.open("memory:") as histories:
         assert histories["new"].dropped() is None
