@@ -89,7 +89,9 @@ class ClaudeCode(Driven):
         return self.run("-p", words, "--allowedTools", "mcp__foldlog", *more)
 
     def compact(self) -> None:
-        self.say("/compact")
+        for _ in range(3):  # it does not always take the command, and says nothing then
+            if not self.model.summaries:
+                self.say("/compact")
 
 
 class Codex(Driven):
