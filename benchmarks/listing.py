@@ -19,7 +19,7 @@ import foldlog
 from benchmarks.frame import Question, Round, Scale
 from foldlog._reports.prices import Prices
 from foldlog._reports.stats import collect_stats
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.stored_figures import StoredFigures, document_of
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
@@ -103,15 +103,15 @@ def _counted(folder: Path, count: int) -> str:
             histories[f"{number * 48_271 % 100_003:06}-{number}"].append(
                 [asked, Message(source="agent", content="done", meta=meta)]
             )
-        sums = KeptSums(histories.store)
-        sums.blocks()
-        sums.flush()
+        for _ in StoredFigures(histories.store).of(histories.store.iter_conversations()):
+            pass
     return url
 
 
 def _last_active(store: Store) -> object:
-    lines = (line for block in KeptSums(store).blocks() for line in block.lines)
-    return [line.document for line in nlargest(_SHOWN, lines, key=lambda line: line.last_event_at or "")]
+    rows = StoredFigures(store).of(store.iter_conversations())
+    newest = nlargest(_SHOWN, rows, key=lambda row: row[1].overview.last_event_at or "")
+    return [document_of(*row, Prices()) for row in newest]
 
 
 def _home(store: Store) -> object:

@@ -43,11 +43,12 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
     many events were erased. Fields from ``attributes`` on need its events: the list of the server leaves out those that
     are not counted yet, a short list the figures of the View and of calls. ``events`` are those that figures count,
-    without those that an import took back. What ``condensations`` saved and cost: see ``SavingsDocument``.
+    without those that an import took back. A figure that is not known is null. A fork's are of what it did itself.
 
     ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
-    event does not say. ``errors`` is a lower bound where there are ``unmarked`` results: their source does not say
-    which are errors.
+    event does not say. ``errors`` is None where its source marks none. ``tokens`` are those of the View;
+    ``last_prompt_tokens`` those of the prompt of the last call; ``longest_wait_s`` is the longest time from one event
+    to the next that a model or a tool made.
     """
 
     created_at: str
@@ -71,11 +72,9 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
     errors: int | UnsetType | None = UNSET
-    unmarked: int | UnsetType = UNSET
+    last_prompt_tokens: int | UnsetType | None = UNSET
+    longest_wait_s: float | UnsetType | None = UNSET
     tokens_saved: int | UnsetType | None = UNSET
-    cost: float | UnsetType | None = UNSET
-    costs_recorded: int | UnsetType = UNSET
-    open_ms: float | UnsetType = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
 
     @classmethod
@@ -113,13 +112,12 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
 
     ``condensations``   how many were made, whether or not they were taken back later
     ``tokens_saved``    the tokens of the Views before them, less those after them; None if they are not known of any
-    ``cost``            None if no condensation recorded a cost; ``costs_recorded``: how many did
+    ``cost``            the sum of the recorded costs; None if no condensation recorded one
     """
 
     condensations: int = 0
     tokens_saved: int | None = None
     cost: float | None = None
-    costs_recorded: int = 0
 
 
 class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
@@ -130,8 +128,8 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event,
-    but for ``needs_key``, whose keys are not given: no figure has these.
-    The Views of the ``slowest`` take ``slow_ms`` or more to open.
+    but for ``needs_key``, whose keys are not given: no figure has these. ``without_usage`` and ``without_cost``: see
+    ``StatsDocument``.
     """
 
     conversations: int
@@ -143,9 +141,9 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     tokens_are: str
     counted_as: str | None
     reasons: tuple[ReasonDocument, ...]
-    slow_ms: float
-    slowest: tuple[ConversationDocument, ...]
     spent: SpentDocument
+    without_usage: int
+    without_cost: int
     import_command: str
 
 
@@ -1069,29 +1067,23 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """Calls of one tool, and how many observations of it are errors, None where no source says which are, and a lower
-    bound where some ``unmarked`` are of sources that do not say it.
-    """
+    """Calls of one tool, and how many observations of it are errors; None where no source says which are."""
 
     calls: int = 0
     errors: int | None = 0
-    unmarked: int = 0
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """What calls of models used and cost. Tokens that no call tells are None, and the cost if none is known.
-    ``tokens_recorded`` of the calls tell their tokens, and their source lacks no call beside them.
-    ``condenser_calls`` of the calls are those of condensers, the others the agent's. The whole ``cost`` of
-    ``costs_recorded`` calls is known; ``costs_estimated`` told their tokens only, and a table has the prices.
+    """What calls of models used and cost. Tokens that no call tells are None, and a cost that is not known.
+    ``condenser_calls`` of the calls are those of condensers, the others the agent's. ``costs_estimated`` of them told
+    their tokens only, and a table has the prices.
     """
 
     calls: int = 0
     condenser_calls: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    tokens_recorded: int = 0
     cost: float | None = None
-    costs_recorded: int = 0
     costs_estimated: int = 0
 
     @property
@@ -1119,7 +1111,7 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     model failed, and nothing was forgotten.
 
     ``tokens_saved``: the tokens of the View before each of them less those after it, estimated event by event; None if
-    they are not known of any. ``cost`` is None if no condensation recorded one; ``costs_recorded``: how many did.
+    they are not known of any. ``cost`` is None if no condensation recorded one.
     """
 
     made: int = 0
@@ -1129,13 +1121,12 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     summaries_forgotten: int = 0
     tokens_saved: int | None = None
     cost: float | None = None
-    costs_recorded: int = 0
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``.
-    ``errors`` is None where no source says which observations are errors, and a lower bound where some ``unmarked`` are
-    of sources that do not say it, or with ``findings``.
+    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``. A total is the
+    sum of what is known: of the ``conversations``, ``unmarked`` mark no errors, ``without_usage`` have no call with its
+    tokens, and ``without_cost`` calls of models without a price, the ``unpriced``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1143,8 +1134,12 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     events: dict[str, int]
     errors: int | None
     unmarked: int
+    without_usage: int
+    without_cost: int
+    unpriced: tuple[str, ...]
     first_at: str | None
     last_at: str | None
+    longest_wait_s: float | None
     tools: dict[str, ToolDocument]
     models: tuple[ModelDocument, ...]
     spent: SpentDocument
@@ -1152,6 +1147,19 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     days: dict[str, int]
     view_tokens: tuple[int, ...]
     findings: tuple[str, ...]
+
+
+class GroupedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or the calls of tools. The other
+    fields: see ``StatsDocument``.
+    """
+
+    by: str
+    conversations: int
+    without_usage: int
+    without_cost: int
+    models: tuple[ModelDocument, ...] = ()
+    tools: dict[str, ToolDocument] = {}
 
 
 def streamed(items: Iterable[Any]) -> Any:

@@ -28,7 +28,6 @@ from foldlog._copies import (
     stores_in,
     told,
 )
-from foldlog._reports.sums import KeptSums
 from foldlog._reports.unreadable import sound
 from foldlog._whole_file import whole_file
 from foldlog._words.event_json import event_document
@@ -298,44 +297,43 @@ def erased(
     alone = (row for row in known.values() if companion_of(row.id) not in known)
     left = sorted(alone, key=lambda row: (_depth(row, known), row.created_at))
     erase_one = partial(erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks)
-    with KeptSums(store).put_back():
-        while left:
-            row = left.pop()
-            if row.id in gone:
-                continue
-            if (reason_to_stay := stays(row.id)) is not None:
-                yield row, reason_to_stay
-                continue
-            forks = and_forks(store, [row], gone)[:0:-1]
-            sources = source_files(store, [each.id for each in (row, *forks)])
-            origins = forked_from(store, row.id)
-            its = [*forks, row] if with_forks else [row]
-            noted_now: list[str] = []
-            try:
-                if not dry_run:
-                    paths = chain.from_iterable(sources.values())
-                    noted_now = note_sources(store, paths, [each.id for each in (row, *forks)])
-                    tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
-                    its = [store.conversation(each.id) for each in its[:-1]]
-                    its = [*(each for each in its if each.erased_at is not None), tombstone]  # others were detached
-                elif forks and not (with_forks or detach_forks):
-                    raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
-            except (ConversationHasForks, VersionConflict) as error:
-                for name in noted_now:
-                    confirm(store, name, None)
-                yield row, error
-                continue
-            gone |= {each.id for each in its}
-            beside = companions(store, *(each.id for each in its))
-            left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
-            kept = [f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None]
-            agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
-            its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
-            for each in its:
-                names = each.unconfirmed
-                if not dry_run:
-                    names = holders(store, names, {each.id}, sources.get(each.id, ()))
-                yield each._replace(unconfirmed=names), None
+    while left:
+        row = left.pop()
+        if row.id in gone:
+            continue
+        if (reason_to_stay := stays(row.id)) is not None:
+            yield row, reason_to_stay
+            continue
+        forks = and_forks(store, [row], gone)[:0:-1]
+        sources = source_files(store, [each.id for each in (row, *forks)])
+        origins = forked_from(store, row.id)
+        its = [*forks, row] if with_forks else [row]
+        noted_now: list[str] = []
+        try:
+            if not dry_run:
+                paths = chain.from_iterable(sources.values())
+                noted_now = note_sources(store, paths, [each.id for each in (row, *forks)])
+                tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
+                its = [store.conversation(each.id) for each in its[:-1]]
+                its = [*(each for each in its if each.erased_at is not None), tombstone]  # others were detached
+            elif forks and not (with_forks or detach_forks):
+                raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
+        except (ConversationHasForks, VersionConflict) as error:
+            for name in noted_now:
+                confirm(store, name, None)
+            yield row, error
+            continue
+        gone |= {each.id for each in its}
+        beside = companions(store, *(each.id for each in its))
+        left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
+        kept = [f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None]
+        agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
+        its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
+        for each in its:
+            names = each.unconfirmed
+            if not dry_run:
+                names = holders(store, names, {each.id}, sources.get(each.id, ()))
+            yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         cleared(store)
 

@@ -41,21 +41,16 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         *("reasoning_tokens", "reasoning_output_tokens", "output_reasoning_tokens", "thoughts_tokens", "reasoning"),
     ),
 }
-_PARTS = ("details", "cache_creation", "server_tool_use")
-"""Ends of the names of objects in which a part of the counts is told."""
-LACKING: Final = {"dearer": 1, "lacking": 1}
-"""The marks, in its usage, of a call that used more than is told, or beside which the source lacks calls."""
-_DEARER = frozenset(("dearer", "audio_tokens", "input_audio_tokens", "output_audio_tokens", "web_search_requests"))
+_PARTS = ("details", "cache_creation")
+"""Ends of the names of objects that hold a part of the counts."""
 _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
-_COUNTS = {"total_tokens", "lacking", *_DEARER, *(name for names in _NAMES.values() for name in names)}
+_COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
 _MAY_BE_BESIDE = {"completion_tokens": ["reasoning_tokens"], "prompt_tokens": ["cached_tokens", "cache_write_tokens"]}
 """The parts that some sources count beside a prompt or a reply: the total tells it."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-_NO_DEARER = (None, "standard", "standard_only", "default", "auto", "flex", "batch")
-"""The service tiers of replies that cost what a table says of their tokens, or less."""
 
 
 def count_of(value: Any) -> int | None:
@@ -79,14 +74,13 @@ def cost_of(value: Any) -> float | None:
 
 
 def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
-    """Return the counts of an object, with ``lacking`` where one of them cannot be read."""
+    """Return the counts of an object, without those that cannot be read."""
     counts: dict[Any, int] = {}
     for name, value in told.items():
         if type(value) is int and value >= 0:
             counts[name] = value
-        elif name in _COUNTS and value is not None and not isinstance(value, Mapping):
-            count = count_of(value)
-            counts |= {"lacking": 1} if count is None else {name: count}
+        elif name in _COUNTS and (count := count_of(value)) is not None:
+            counts[name] = count
     return counts
 
 
@@ -95,9 +89,8 @@ def usage_of(told: Any) -> dict[str, int]:
 
     ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's cache, and
     ``cache_write_tokens`` went there, ``cache_write_1h_tokens`` of these for an hour. ``reasoning_tokens`` are part of
-    ``completion_tokens``. ``dearer`` is 1 where the call has a price beside that of its tokens, or a higher one: a
-    search, audio, priority. ``lacking`` is 1 where a count cannot be read, or there was more than is told. A count that
-    is not told is left out, never 0. Empty where no token was counted.
+    ``completion_tokens``. A count that is missing or cannot be read is left out, never 0. Empty where no token was
+    counted.
     """
     if not told or not isinstance(told, Mapping):
         return {}
@@ -118,13 +111,7 @@ def usage_of(told: Any) -> dict[str, int]:
                 break
         if not found.get("prompt_tokens") and not found.get("completion_tokens"):
             found["prompt_tokens"] = total
-    if "lacking" in counts:
-        return {**found, **LACKING}
-    if not any(found.values()):
-        return {}
-    is_dearer = not _DEARER.isdisjoint(counts) and any(counts.get(name) for name in _DEARER)
-    is_dearer = is_dearer or told.get("service_tier") not in _NO_DEARER or told.get("speed") == "fast"
-    return {**found, "dearer": 1} if is_dearer else found
+    return found if any(found.values()) else {}
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:

@@ -59,8 +59,6 @@ _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoin
 _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
-OF_ALL: Final = -1
-"""The key of the records of all conversations together."""
 DISCARDED: Final = "discarded"
 """The state of a detachment whose copies are being deleted, in several transactions: none is added then."""
 
@@ -471,7 +469,7 @@ class Transaction(Reader):
 
     def put_records(self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records of a projection. One of the same version is replaced; with ``replace_all``, all others are
-        deleted. Those of no conversation have the key 0, those of all conversations together ``OF_ALL``.
+        deleted. Those of no conversation have the key 0.
         """
         if replace_all:
             self._write("delete_records", projection, key)
@@ -519,11 +517,8 @@ class Transaction(Reader):
         self.left = None
 
     def _leave_bytes(self, key: int) -> None:
-        """Note that the bytes of what is replaced or deleted stay in the files, until ``Recorder.compact``, and delete
-        the records of all conversations together, which may repeat it.
-        """
+        """Note that the bytes of what is replaced or deleted stay in the files, until ``Recorder.compact``."""
         self._write("leave_bytes", key)
-        self._write("forget_records", OF_ALL)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

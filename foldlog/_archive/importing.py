@@ -43,7 +43,7 @@ from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
-from foldlog._reports.pending import count_block, entitled, line_of
+from foldlog._reports.source_figures import count_block, entitled, line_of
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ConversationErased,

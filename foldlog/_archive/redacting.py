@@ -14,7 +14,7 @@ from foldlog._archive.recording import source_of
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
-from foldlog._reports.pending import count_block, line_of
+from foldlog._reports.source_figures import count_block, line_of
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import Block

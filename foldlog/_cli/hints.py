@@ -46,7 +46,8 @@ def prices_hint() -> str:
     """Return what to do where no price of a model is known."""
     from foldlog.eventstore.inside import install_command
 
-    table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
+    has_table = find_spec("litellm") or find_spec("genai_prices")
+    table = "" if has_table else f", or a table: {install_command('prices')}"
     return f"give --prices FILE{table}"
 
 

@@ -56,8 +56,8 @@ PricesFile = Annotated[
     typer.Option(
         "--prices",
         metavar="FILE",
-        help="JSON with prices of models in the form of litellm's table: they come before those of the table.",
-        show_default="litellm's table, where it is installed",
+        help="JSON with prices of models in the form of litellm's table: they come before those of a table.",
+        show_default="the table of litellm, or of genai-prices",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]

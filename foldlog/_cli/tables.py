@@ -32,11 +32,7 @@ class Column(NamedTuple):
     may_go: bool = False
 
 
-TOKENS: Mapping[str, str] = {
-    "+": "+ at least: some calls do not tell theirs, may be missing in the source, or have prices that are not applied"
-}
-_COST = {"≈": "≈ the price of their tokens stands for calls that tell no cost", **TOKENS}
-COST = Column("cost", "right", marks=_COST)
+COST = Column("cost", "right", marks={"≈": "≈ the price of their tokens stands for calls that tell no cost"})
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:

@@ -22,7 +22,6 @@ from foldlog._formats.messages import SPEAKERS, filled
 from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
-from foldlog._formats.usage import ToldUsage
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -105,7 +104,6 @@ FORMAT = PartsFormat(
     expected="a message with a role, and contents that name their types",
     noun="message",
     parts=("contents",),
-    told_usage=ToldUsage(is_of_all=True),
     source=lambda record: SPEAKERS.get(str(_role(record)), "environment"),
     read=_read,
     part=_contents,

@@ -29,7 +29,6 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.record import Located, read_time, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ToldUsage
 from foldlog.eventstore import Message
 
 NAME = "aider"
@@ -263,7 +262,6 @@ FORMAT = Format(
     time=lambda record: read_time(record["text"] if record["aider"] == "start" else None),
     decoder=_Decoder,
     files=_Files(),
-    told_usage=ToldUsage(is_apart=True),
     note="aider does not record the files that it sent, nor its own summaries of a long chat",
     marks_errors=False,
 )

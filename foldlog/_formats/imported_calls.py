@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from foldlog._formats.registry import UnknownFormat, format_named
-from foldlog._formats.usage import IN_REPLIES, ModelCall, ToldUsage, Untold, at_total, calls_of_replies
+from foldlog._formats.usage import IN_REPLIES, ModelCall, ToldUsage, at_total, calls_of_replies
 from foldlog.eventstore import Event
 
 
-def calls_of_imported(
-    events: Iterable[Event], format: str, untold: Untold | None = None, start: int = 0
-) -> Iterator[ModelCall]:
-    """Yield the calls that imported events of one history record, and count the replies from ``start`` on that tell
-    nothing.
-    """
-    untold, told = untold or Untold(), _usage_told(format)
-    imported: Iterator[Event] = (event for event in events if event.origin is not None)
-    if told.is_ordered:
-        imported = untold.watched(imported, told, start)
+def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
+    """Yield the calls that imported events of one history record."""
+    told = _usage_told(format)
+    imported = (event for event in events if event.origin is not None)
     for call in (told.calls or calls_of_replies)(imported):
-        untold.told = call.event_id
         yield at_total(call, {**call.usage, "cost": call.cost}) if told.is_copied and call.at else call
 
 

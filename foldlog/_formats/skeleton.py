@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
@@ -34,7 +35,8 @@ class SourceState(Struct):
     ``title``         the title that the program gave; ``asked`` the first request, ``said`` the first words of a user
     ``first_at``, ``last_at``  the first and the last time in its records
     ``context_tokens``  the prompt of the last call
-    ``untold``        how many replies of a model tell no usage
+    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made; ``reached`` is the
+                      time of the last record
     ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
     ``replies``       what each reply of a model used, by a key of the format
@@ -51,8 +53,9 @@ class SourceState(Struct):
     first_at: str = ""
     last_at: str = ""
     context_tokens: int | None = None
+    longest_wait_s: float | None = None
+    reached: str = ""
     compactions: int = 0
-    untold: int = 0
     results: int = 0
     errors: int = 0
     kinds: dict[str, int] = {}
@@ -69,6 +72,14 @@ class SourceState(Struct):
 
 _encode_state = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
+
+
+def _seconds_between(before: str, after: str) -> float:
+    """Return the seconds from one time to another; 0 where one of them cannot be read."""
+    try:
+        return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
+    except (TypeError, ValueError):
+        return 0.0
 
 
 class Seen:
@@ -192,8 +203,10 @@ class Skeleton(ABC):
     def calls(self) -> Iterator[ModelCall]:
         """Yield the calls of models that the records tell."""
 
-    def happened(self, at: str | None, *, is_activity: bool = True) -> None:
-        """Count the time of a record; ``is_activity``: somebody did something, and no compaction was written."""
+    def happened(self, at: str | None, *, is_activity: bool = True, is_answer: bool = False) -> None:
+        """Count the time of a record; ``is_activity``: somebody did something, and no compaction was written;
+        ``is_answer``: a model or a tool did.
+        """
         state, day = self.state, at[:10] if at else NO_DAY
         state.days[day] = state.days.get(day, 0) + 1
         if at and is_activity:
@@ -201,6 +214,10 @@ class Skeleton(ABC):
                 state.last_at = at
             if at < state.first_at or not state.first_at:
                 state.first_at = at
+            if state.reached and is_answer:
+                waited = _seconds_between(state.reached, at)
+                state.longest_wait_s = max(state.longest_wait_s or 0.0, waited)
+            state.reached = at
 
     def part(self, kind: str) -> None:
         """Count a part of a record, by the word for the event that it becomes."""

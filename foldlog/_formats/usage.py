@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
-from msgspec import Struct
-
-from foldlog._formats.places import place_of
 from foldlog._formats.record import dict_or_empty, text_or_none, time_in, within
 from foldlog._formats.told import id_of_source
-from foldlog._usage import COPIED, LACKING, OF_NO_MODEL, cost_of, usage_of
+from foldlog._usage import COPIED, OF_NO_MODEL, cost_of, usage_of
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
+from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
@@ -50,66 +47,16 @@ class ModelCall(NamedTuple):
 class ToldUsage:
     """How the events of a format tell the calls of models.
 
-    ``calls``       reads them; None: each reply tells its own usage, in ``meta``
-    ``is_apart``    a record of its own tells usage, before or behind the reply
-    ``is_of_all``   the usage of a reply is that of the replies before it, too
-    ``is_ordered``  the order says of which replies a total is
-    ``is_copied``   its program forks a history by copying its replies under new ids: their time, tokens and cost stay
+    ``calls``      reads them; None: each reply tells its own usage, in ``meta``
+    ``is_copied``  its program forks a history by copying its replies under new ids: their time, tokens and cost stay
     """
 
     calls: Callable[[Iterable[Event]], Iterator[ModelCall]] | None = None
-    is_apart: bool = False
-    is_of_all: bool = False
-    is_ordered: bool = True
     is_copied: bool = False
 
 
 IN_REPLIES = ToldUsage()
 """Of most formats."""
-
-
-class Untold(Struct):
-    """How many replies tell neither usage nor cost, the ids of the last reply, whether it is one of them, the event of
-    the last call that was told, and of what is said since the user's words: how many of them, and whether any is told.
-    """
-
-    count: int = 0
-    ids: list[str] = []
-    is_one: bool = False
-    told: int = -1
-    said: int = 0
-    is_told: bool = False
-
-    def watched(self, events: Iterable[Event], told: ToldUsage, start: int) -> Iterator[Event]:
-        """Yield events, and count the replies from ``start`` on. Those of one record, or with one id, are one; one
-        event of them tells for all. What is told at once is of all replies before it.
-        """
-        for event in events:
-            yield event
-            if told.is_apart:
-                is_apart = isinstance(event, Observation) or (isinstance(event, Message) and event.source != "agent")
-            else:
-                is_apart = not place_of(event)
-            if is_apart:
-                self.is_told, self.said = False, 0
-            if (is_own := _tells(event)) or event.id == self.told:
-                is_of_all = not is_own or told.is_of_all or event.meta.get("calls") == 0
-                self.is_told, self.said = True, self._tell(self.count if is_of_all else self.said)
-            if type(event) is CondensationAction:  # what its record says was said before
-                self.is_told, self.said = True, self._tell(self.said)
-            if type(event) not in (Action, Message) or not begins_call(event, None):
-                continue
-            ids = [each for each in (getattr(event, "response_id", None), event.meta.get("reply")) if type(each) is str]
-            if self.ids and not set(self.ids).isdisjoint(ids):
-                self.said = self._tell(1) if self.is_told and self.is_one else self.said
-            else:
-                self.is_one = not (self.said or self.is_told) and event.id >= start
-                self.count, self.said = self.count + self.is_one, self.said + self.is_one
-            self.ids = ids
-
-    def _tell(self, number: int) -> int:
-        self.count, self.is_one = self.count - number, self.is_one and not number
-        return 0
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -197,9 +144,7 @@ def _tells(event: Event) -> bool:
 
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts. If
-    it tells the usage of a reply that had only ``begun``, there was more.
-    """
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
     replies: dict[str | int, Event] = {}
     for event in events:
         if _tells(event):
@@ -207,8 +152,7 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     for last in replies.values():
         told = last.meta
         calls = told["calls"] if type(told.get("calls")) is int else 1
-        counted = usage_of(inner(told, "usage")) | (LACKING if told.get("begun") is True else {})
-        yield call_told_by(last, model_named(told), counted, cost_of(told.get("cost")), calls)
+        yield call_told_by(last, model_named(told), usage_of(inner(told, "usage")), cost_of(told.get("cost")), calls)
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
@@ -226,7 +170,6 @@ class Accumulated:
     def __init__(self) -> None:
         self._usage: Mapping[str, int] = {}
         self._cost = 0.0
-        self._lacks = False
 
     def added(self, told: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
         """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
@@ -236,14 +179,11 @@ class Accumulated:
         if 0 < total < self._cost / 2:
             self._cost = 0.0
         old, paid = self._usage, max(0.0, total - self._cost)
-        fell = not own and any(count < old.get(name, 0) for name, count in usage.items())
-        self._lacks = self._lacks or fell or 0 < total < self._cost
         new = {name: max(0, own.get(name, 0), count - old.get(name, 0)) for name, count in usage.items()}
         self._usage = {**old, **{name: count if own else max(old.get(name, 0), count) for name, count in usage.items()}}
         self._cost += paid
         if paid or any(new.values()):
-            yield told._replace(usage=new | (LACKING if self._lacks else {}), cost=paid if total else None)
-            self._lacks = False
+            yield told._replace(usage=new, cost=paid if total else None)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

@@ -804,22 +804,20 @@ class History:
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the history has no such event of
         its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began
-        before does not end. Cost: the condensations and the idempotency keys of the history, its companions, and the
-        sums that lists keep; of an imported event, all events, those of its forks too: records that repeat its content
+        before does not end. Cost: the condensations and the idempotency keys of the history, its companions;
+        of an imported event, all events, those of its forks too: records that repeat its content
         go with it. One that cannot be read is named in ``unconfirmed``. What others append during the call, before the
         events are redacted, is redacted as if it were there before.
         """
         from foldlog._maintenance import cleared, redacted
-        from foldlog._reports.sums import KeptSums
 
         given = [event] if isinstance(event, int | Event) else event
         event_ids = [each.id if isinstance(each, Event) else check_whole("event", each) for each in given]
         if not event_ids:
             raise InvalidArgument("there is no event to redact: name one or several")
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
-        with KeptSums(self._store).put_back():
-            receipt = redacted(self._store, self.id, event_ids, **options)
-            return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
+        receipt = redacted(self._store, self.id, event_ids, **options)
+        return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not; and
@@ -862,8 +860,9 @@ class History:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
         condensations by strategy. Cost: the events, once; the structural ones once more.
 
-        A call that does not tell its cost is counted at the prices of a file, else of litellm's table where that is
-        installed: ``docs/COMMAND.md`` says how the file looks. Raises ``InvalidArgument`` for one that cannot be read.
+        A call that does not tell its cost is counted at the prices of a file, else of litellm or genai-prices where
+        one is installed: ``docs/COMMAND.md`` says how the file looks. Raises ``InvalidArgument`` for one that cannot be
+        read.
         """
         from foldlog._reports.prices import Prices
         from foldlog._reports.stats import Stats, collect_stats

@@ -21,7 +21,7 @@ from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
-from foldlog._reports.sums import models_of
+from foldlog._reports.stored_figures import models_of
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
@@ -53,7 +53,7 @@ def write_report(
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
     ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
-    without one they are estimated. Costs that no call tells are by ``prices``, by default litellm's.
+    without one they are estimated. Costs that no call tells are by ``prices``, by default those of an installed table.
 
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
     Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the

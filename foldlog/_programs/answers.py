@@ -19,7 +19,7 @@ from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, condensations, dropped_by
 from foldlog._reports.places import in_folder
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.stored_figures import StoredFigures
 from foldlog._search import search
 from foldlog._words.gist import gist
 from foldlog._words.times import moment_of
@@ -177,8 +177,8 @@ class Answers:
             row for row in rows if (wanted is None or row.id in wanted) and (after is None or row.updated_at >= after)
         ]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
-        for row, sums in KeptSums(self._store).of(rows[:limit], whole=False):
-            about, place = sums.overview, known.get(row.id, {})
+        for row, figures in StoredFigures(self._store).of(rows[:limit], whole=False):
+            about, place = figures.overview, known.get(row.id, {})
             where = " ".join(filter(None, (place.get("program") or about.format, place.get("cwd"))))
             last, title = (about.last_event_at or "")[:16], _cut(about.title or "", _SHORT)
             yield f"{row.id}: {about.events or row.version} events, {last}, {where}: {title}"

@@ -9,13 +9,12 @@ replays.py          another condenser over a recorded history; needed.py: what t
 sent.py             which events of a View a model is sent; sizes.py: their tokens
 as_sent.py          the View as a model was sent it, by the rules that the log has
 stats.py            figures of conversations; spending.py prices.py: calls of models, and their cost
-sums.py             the sums that are kept of each conversation, which lists, figures and the page read; of_one.py: how
-                    they are made; counts.py: of kinds, tools and days; overview.py: what a conversation is about
+figures.py          the figures of one conversation; counts.py: of kinds, tools and days; overview.py: what it is about
+stored_figures.py   a row of figures for each conversation, which lists, totals and the page read
+source_figures.py   the figures of a source whose records are no events yet
 unreadable.py       read on past events that cannot be read; own_ids.py: what a condensation of V0 forgets
 kept.py             how values are kept beside conversations, so that only those that have changed are read
-of_all.py           the same of all conversations together
 places.py           where the source of a conversation was written
-pending.py          the sums of a source whose records are no events yet
 runs.py             two conversations without a common past side by side
 savings.py          tokens that condensations saved, and their cost
 """

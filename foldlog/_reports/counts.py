@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._formats.places import is_declined
@@ -19,24 +18,24 @@ from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.inside import EventTime, in_utc, is_structural
+from foldlog.projections import begins_reply
 
 NO_NAME = "(not named)"
 
 
 class Counts(Struct):
-    """Counts of the events of some conversations.
+    """Counts of the events of one conversation, or of several.
 
     ``events``              events by label
     ``days``                events by day: in UTC, or in the local time of a source that names no zone; an event for
                             which ``is_about_it`` is true counts on no day
     ``first_at``,
     ``last_at``             the times of the first and the last event, in UTC or local like the days
-    ``marked``              results whose source says whether they are errors
-    ``unmarked``            results whose source marks no errors
-    ``words``               messages of users in such a source: a message there may be a result. ``add`` counts them as
-                            ``unmarked`` where ``errors`` is None
+    ``longest_wait_s``      the longest time from one event to the next, where a model or a tool made the next one
+    ``unmarked``            how many of the conversations are of sources that mark no errors
     ``waiting``             the tools of the calls without a result, in order, by the id of the call; some sources name
                             no tool in a result
+    ``reached``             the time of the last counted event
     ``findings``            events that could not be read; no other count includes them
     """
 
@@ -47,30 +46,34 @@ class Counts(Struct):
     days: dict[str, int] = {}
     first_at: EventTime | None = None
     last_at: EventTime | None = None
-    marked: int = 0
+    longest_wait_s: float | None = None
     unmarked: int = 0
-    words: int = 0
     waiting: dict[str, list[str]] = {}
+    reached: EventTime | None = None
     findings: list[str] = []
 
     @property
     def errors(self) -> int | None:
         """Observations that are errors; None where no source says which are."""
         errors = self.events.get("error", 0)
-        return None if self.unmarked + self.words and not self.marked and not errors else errors
+        is_unknown = not errors and 0 < self.unmarked >= self.conversations
+        return None if is_unknown else errors
 
     def add(self, other: Counts) -> None:
-        """Add the figures of other conversations."""
+        """Add the counts of other conversations. Where a source marks no errors, those of its tools are unknown."""
         self.conversations += other.conversations
         self.findings += other.findings
-        self.marked += other.marked
-        self.unmarked += other.unmarked + (other.words if other.errors is None else 0)
+        tools = other.tools
         if other.errors is None:
-            other = replace(other, tools={name: replace(one, unmarked=one.calls) for name, one in other.tools.items()})
-        for name in ("events", "tools", "condensations", "days"):
+            self.unmarked += other.conversations
+            tools = {name: ToolDocument(calls=tool.calls, errors=None) for name, tool in tools.items()}
+        sum_up(self.tools, tools)
+        for name in ("events", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
         self._happened(other.first_at)
         self._happened(other.last_at)
+        waits = [wait for wait in (self.longest_wait_s, other.longest_wait_s) if wait is not None]
+        self.longest_wait_s = max(waits, default=None)
 
     def _happened(self, at: EventTime | None) -> None:
         if at is not None:
@@ -98,8 +101,6 @@ class Counts(Struct):
             self._count_call(event)
         elif type(event) is Observation:
             self._count_result(event)
-        elif type(event) is Message and event.source != "agent":
-            self._count_message(event)
         elif type(event) is CondensationAction:
             made, declined = is_made(event), is_declined(event)
             if made or declined:
@@ -108,47 +109,43 @@ class Counts(Struct):
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
                     self._condensed(str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1)
+        if not _marks_errors(event):
+            self.unmarked = 1
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
         at = told_at(event, recorded_at)
         day = NO_DAY if at is None else at.date().isoformat()
         self.days[day] = self.days.get(day, 0) + 1
-        if not is_structural(event):
-            self._happened(at)
+        if at is None or is_structural(event):
+            return
+        self._happened(at)
+        is_answer = isinstance(event, Observation) or begins_reply(event)
+        if self.reached is not None and is_answer:
+            waited = (in_utc(at) - in_utc(self.reached)).total_seconds()
+            self.longest_wait_s = max(self.longest_wait_s or 0.0, waited)
+        self.reached = at
 
     def _count_call(self, call: Action) -> None:
         name = call.tool or NO_NAME
-        tool = self.tools.get(name) or ToolDocument()
-        self.tools[name] = replace(tool, calls=tool.calls + 1)
+        sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
 
     def _count_result(self, result: Observation) -> None:
         called = self._answered_tool(result)
-        name = result.tool or called
         if result.is_error:
-            sum_up(self.tools, {name or NO_NAME: ToolDocument(errors=1)})
-        elif "exit_code" in result.extras or _marks_errors(result):
-            self.marked += 1
-        else:
-            self.unmarked += 1
-            if name in self.tools:  # a result that was copied without its call has no tool here
-                sum_up(self.tools, {name: ToolDocument(unmarked=1)})
-
-    def _count_message(self, message: Message) -> None:
-        if not _marks_errors(message):
-            self.words += 1
-        elif message.source != "user":
-            self.marked += 1
+            sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
 
     def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
-        counted = CondensationsDocument(cost=cost, costs_recorded=int(cost is not None), **outcome)
-        sum_up(self.condensations, {strategy: counted})
+        sum_up(self.condensations, {strategy: CondensationsDocument(cost=cost, **outcome)})
 
 
 def _marks_errors(event: Event) -> bool:
     """Return whether the source of an event says which results are errors. A recording and an unknown format do."""
-    origin = event.origin
-    return origin is None or known_format(origin.format, lambda known: known.marks_errors) is not False
+    if event.origin is None or not isinstance(event, Observation | Message):
+        return True
+    if isinstance(event, Observation) and "exit_code" in event.extras:
+        return True
+    return known_format(event.origin.format, lambda known: known.marks_errors) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +62,8 @@ class _Tier(Price, frozen=True, kw_only=True):
 
 
 class Prices:
-    """The prices of models: those of a file, else of litellm's table, where litellm is installed.
+    """The prices of models: those of a file, else of litellm's table, else of the package genai-prices, where these are
+    installed.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each model, of which the
     fields of ``Price`` are read, those with ``_above_200k_tokens`` behind them or another number, and
@@ -77,10 +81,8 @@ class Prices:
 
     def _of(self, model: str) -> Price | None:
         names = names_of(model)
-        price = next((self._own[name] for name in names if name in self._own), None)
-        table = litellms_table() if price is None else {}
-        if known := next((table[name] for name in names if name in table), None):
-            price = _price(msgspec.json.decode(known))
+        prices = (find(name) for find in (self._own.get, _litellms_price, _genais_price) for name in names)
+        price = next((price for price in prices if price is not None), None)
         if price is None or price.input_cost_per_token is None or price.output_cost_per_token is None:
             return None
         return price
@@ -98,11 +100,29 @@ class Prices:
         thought = min(usage.get("reasoning_tokens", 0), replied)
         return price.of_prompt(fresh, cached, written - hour, hour) + price.of_reply(replied, thought)
 
-    def may_be_more(self, model: str, usage: Mapping[str, int], above: int) -> bool:
-        """Return whether calls may cost more: the prompt of one may be so long that it has other prices."""
-        price, borders = self.of(model), (size for size in PRICED_FROM if size > above >= 0)
-        longest = min((usage.get("prompt_tokens", 0), *borders))
-        return price is not None and price.at(longest) is not price.at(above + 1)
+
+def _litellms_price(model: str) -> Price | None:
+    entry = litellms_table().get(model)
+    return None if entry is None else _price(msgspec.json.decode(entry))
+
+
+def _genais_price(model: str) -> Price | None:
+    """Return the price of today in the table of genai-prices, which has prices for a million tokens."""
+    if find_spec("genai_prices") is None:
+        return None
+    snapshot = import_module("genai_prices.data_snapshot").get_snapshot()
+    try:
+        _, found = snapshot.find_provider_model(model, None, None, None)
+    except LookupError:
+        return None
+    prices = found.get_prices(datetime.now(UTC))
+    steps = list[_Step]()
+    for name, theirs in zip(_NAMES, _OF_GENAI, strict=False):
+        price = getattr(prices, theirs)
+        if price is not None:
+            steps.append((0, name, float(getattr(price, "base", price)) / 1e6))
+            steps += [(tier.start, name, float(tier.price) / 1e6) for tier in getattr(price, "tiers", ())]
+    return _of_steps(steps)
 
 
 def _prices_in(path: Path) -> dict[str, Price]:
@@ -125,17 +145,24 @@ def _prices_in(path: Path) -> dict[str, Price]:
 def _price(entry: Mapping[str, Any]) -> Price:
     """Return the prices in an entry of the table; those of longer prompts are the ones below with what differs."""
     used = [(each, value) for name, value in entry.items() if (each := _USED.fullmatch(name))]
-    told = [(1_000.0 * int(each[2] or 0), each[1], value) for each, value in used if value is not None]
+    steps = [(1_000.0 * int(each[2] or 0), each[1], value) for each, value in used if value is not None]
     for tier in msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...]):
-        told += [(tier.range[0], name, value) for name in _NAMES if (value := getattr(tier, name)) is not None]
+        steps += [(tier.range[0], name, value) for name in _NAMES if (value := getattr(tier, name)) is not None]
+    return _of_steps(steps)
+
+
+def _of_steps(steps: Iterable[_Step]) -> Price:
+    """Return prices from steps: the number of tokens of a prompt above which one has this value."""
     prices: dict[float, dict[str, Any]] = {0: {}}
-    for above, name, value in sorted(told, key=lambda each: each[0]):
+    for above, name, value in sorted(steps, key=lambda step: step[0]):
         prices.setdefault(above, {**prices[max(prices)]})[name] = value
     plain, *longer = ((above, msgspec.convert(one, Price)) for above, one in prices.items())
     return msgspec.structs.replace(plain[1], longer=tuple(longer))
 
 
+_Step = tuple[float, str, float]
 _NAMES = Price.__struct_fields__[:-1]
+_OF_GENAI = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
 _USED, _TIERS = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d+)k_tokens)?"), "tiered_pricing"
 _FORM = (
     'give JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}}, in US dollars '

@@ -24,7 +24,7 @@ from foldlog._reports.overview import counted_in, is_request
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.stored_figures import StoredFigures
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
@@ -108,7 +108,7 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
             steps.append(_step(event, asked))
         if _answers(event):
             answer = _line(event)
-    ((_, one),) = KeptSums(store).of([row])
+    ((_, one),) = StoredFigures(store).of([row])
     spent = spent_by(one.calls, prices) if one.is_sound else None
     called = sorted(one.counts.tools.items(), key=lambda tool: -tool[1].calls)
     tools = {tool: each.calls for tool, each in called if each.calls}

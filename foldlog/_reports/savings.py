@@ -6,9 +6,9 @@ with the condensation and enter no sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,9 +18,6 @@ from foldlog._kinds import label
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 
-if TYPE_CHECKING:
-    from foldlog.projections import Lifetime
-
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
 """The strategies of ours that forget, and ask no model."""
 
@@ -28,18 +25,6 @@ _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "di
 def is_made(event: CondensationAction) -> bool:
     """Return whether a condensation condensed: it is not declined, and one by its ``label`` too."""
     return label(event) == "condensation" and not is_declined(event)
-
-
-def forgotten_by(lives: Iterable[Lifetime]) -> dict[int, tuple[int, int]]:
-    """Return how many events and how many summaries of its View each structural event removed, by its id. A source may
-    name more as forgotten, which no View showed: bookkeeping, or what another condensation forgot before.
-    """
-    removed: dict[int, tuple[int, int]] = {}
-    for one in lives:
-        for by in (span.by for span in one.spans if span.by is not None and span.departure is not None):
-            events, summaries = removed.get(by, (0, 0))
-            removed[by] = events + (one.id >= 0), summaries + (one.id < 0)
-    return removed
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
@@ -58,7 +43,7 @@ def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int
     each version, or at least of the versions before and after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
-    known = SavingsDocument(tokens_saved=0, cost=cost, costs_recorded=int(cost is not None))
+    known = SavingsDocument(tokens_saved=0, cost=cost)
     if not is_made(event):
         return known
     is_counted = event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes)

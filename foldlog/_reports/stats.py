@@ -5,34 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from foldlog._documents import ModelDocument, StatsDocument, ToolDocument
+from foldlog._documents import ModelDocument, SpentDocument, StatsDocument
 from foldlog._reports.counts import Counts
-from foldlog._reports.of_one import Counting, counted_on
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import priced, spent, summed
-from foldlog._reports.sums import KeptSums
-from foldlog.eventstore import ConversationRow, Store
+from foldlog._reports.sizes import event_tokens
+from foldlog._reports.spending import priced, spent, unpriced
+from foldlog._reports.stored_figures import Row, StoredFigures
+from foldlog.eventstore import ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
 
 class Stats(Counts):
     """Figures of some conversations.
 
-    ``models`` are the calls by day and model. ``view_tokens`` are the tokens that the View of each version sends to a
-    model, an estimate that errs high; of one conversation, and empty for several.
+    ``models`` are the calls by day and model. Of the conversations, ``without_usage`` have no call with its tokens, and
+    ``without_cost`` calls of ``unpriced`` models, whose price is not known. ``view_tokens`` are the tokens that the
+    View of each version sends to a model, an estimate that errs high; of one conversation, and empty for several.
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
+    without_usage: int = 0
+    without_cost: int = 0
+    unpriced: set[str] = field(default_factory=set)
     view_tokens: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        self.tools = {name: replace(one, errors=self._errors_of(one)) for name, one in self.tools.items()}
+    @property
+    def spent(self) -> SpentDocument:
+        """What all calls used, and the sum of the known costs; None where no conversation has all of its costs."""
+        total = spent(self.models.values())
+        return replace(total, cost=None) if 0 < self.conversations == self.without_cost else total
 
-    def _errors_of(self, tool: ToolDocument) -> int | None:
-        is_untold = not tool.errors and 0 < tool.calls <= tool.unmarked
-        return None if self.errors is None or is_untold else tool.errors
+    def take(self, rows: Sequence[Row], figures: StoredFigures, prices: Prices) -> None:
+        """Add the figures of these conversations."""
+        for _, one in rows:
+            self.add(one.counts)
+            self.without_usage += not any(calls.tokens for calls in one.calls)
+            models = unpriced(one.calls, prices)
+            self.without_cost += bool(models)
+            self.unpriced |= models
+        self.models = priced(figures.calls(rows), prices)
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
@@ -43,9 +56,9 @@ class Stats(Counts):
             first_at=None if self.first_at is None else self.first_at.isoformat(),
             last_at=None if self.last_at is None else self.last_at.isoformat(),
             models=tuple(figures for _, figures in sorted(self.models.items())),
-            spent=spent(self.models.values()),
             days=dict(sorted(self.days.items())),
             findings=tuple(self.findings),
+            unpriced=tuple(sorted(self.unpriced)),
         )
 
 
@@ -57,29 +70,31 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of conversations, None for all. An event that cannot be read is a finding, and the rest is
-    counted.
+    """Return the figures of conversations, None for all: the sum of their rows. A fork counts what it did itself. An
+    event that cannot be read is a finding, and the rest is counted.
 
-    Calls that tell no cost are counted at ``prices``, else at litellm's. The figures of several conversations are kept
-    beside them, and the sums of all. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``. Cost:
-    a record of each conversation; of one alone, and of what was appended since others were counted, every event once,
-    and the structural ones once more; of all conversations, what has changed.
+    Calls that tell no cost are counted at ``prices``, else at those of a table that is installed. Raises
+    ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``. Cost: a row of each conversation; of one that
+    has changed since it was counted, what is new; of one alone also the sizes of its Views, every event once.
     """
-    table = prices or Prices()
-    if conversations is not None and len(conversations) == 1:
-        row = _row(store, conversations[0])
-        if row.pending:
-            ((_, sums_of_it),) = KeptSums(store, views).of([row])
-            return Stats(**asdict(sums_of_it.counts), models=priced(sums_of_it.calls, table))
-        one, sizes = counted_on(store, views, row, Counting(), alone=True, on_events=on_events)
-        return Stats(**asdict(one.counts), models=priced(one.calls, table), view_tokens=sizes)
-    sums, total = KeptSums(store, views, on_events=on_events), Counts()
-    blocks = sums.blocks(None if conversations is None else [_row(store, each) for each in conversations])
-    for block in blocks:
-        for locked in (line.conversation for line in block.lines if line.needs_key):
-            list(store.events(locked, 0, 1))  # raises: without its key nothing is counted
-        total.add(block.total.counts)
-    return Stats(**asdict(total), models=priced(summed(sums.calls(blocks)), table))
+    figures = StoredFigures(store, views, on_events=on_events)
+    if conversations is None:
+        rows = [row for row in store.iter_conversations() if row.erased_at is None]
+    else:
+        rows = [_row(store, each) for each in conversations]
+    counted = [*figures.of(rows)]
+    for row, one in counted:
+        if one.overview.needs_key:
+            list(store.events(row.id, 0, 1))  # raises: without its key nothing is counted
+    stats = Stats()
+    stats.take(counted, figures, prices or Prices())
+    if conversations is not None and len(counted) == 1 and not counted[0][0].pending:
+        try:
+            stats.view_tokens = views.lifetimes(rows[0].id, event_tokens).sizes
+        except EventStoreError as error:
+            problem = f"conversation {rows[0].id!r}: the sizes of its View are not counted: {error}"
+            stats.findings += [problem] if problem not in stats.findings else []
+    return stats
 
 
 def _row(store: Store, conversation: str) -> ConversationRow:

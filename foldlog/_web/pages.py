@@ -17,7 +17,7 @@ from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
-from foldlog._reports.sums import models_of
+from foldlog._reports.stored_figures import models_of
 from foldlog._values import texts_in
 from foldlog.eventstore import Store
 

@@ -133,25 +133,24 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
     return compact(arguments)
 
 
-def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = False) -> str:
+def cost_words(cost: float | None, *, estimated: bool = False) -> str:
     """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with ≈ where it
-    is one at the prices of a table, and + where it is not all.
+    is one at the prices of a table.
     """
     if cost is None:
         return "unknown"
     digits = min(12, 1 - floor(log10(cost))) if 0 < cost < 0.0001 else 4
-    return f"{'≈ ' if estimated else ''}${cost:,.{digits}f}{'+' if at_least else ''}"
+    return f"{'≈ ' if estimated else ''}${cost:,.{digits}f}"
 
 
 def spent_words(spent: SpentDocument) -> str:
     """Return what calls of models cost."""
-    some = spent.costs_recorded < spent.calls
-    return cost_words(spent.cost, estimated=spent.costs_estimated > 0, at_least=some)
+    return cost_words(spent.cost, estimated=spent.costs_estimated > 0)
 
 
-def tokens_words(tokens: int | None, spent: SpentDocument) -> str:
-    """Return a number of tokens of calls of models, with + where some calls do not tell theirs."""
-    return "unknown" if tokens is None else f"{tokens:,}{'+' if spent.tokens_recorded < spent.calls else ''}"
+def number_words(number: int | None) -> str:
+    """Return a number as people write it; ``unknown`` for None."""
+    return "unknown" if number is None else f"{number:,}"
 
 
 def calls_words(spent: SpentDocument) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +12,7 @@ from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
-from foldlog.eventstore.recorders.base import OF_ALL, Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows, row_of
 from tests.conformance.conftest import OpenRecorder
 
@@ -426,34 +426,6 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
             assert len(remembered(reader, k, None, 9)) == left
             assert len([each.projection for each in reader.records(k, None, 0, 99)]) == left
             assert (record_at(reader, "views", k, 9) is not None) == bool(left)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda transaction, key: transaction.erase(key, Erasure(7, "", 1, b"")),
-        lambda transaction, key: transaction.replace_rows(key, [row(0).with_fields(body=b"other")]),
-        lambda transaction, key: transaction.set_key(key, b"", None, None),
-    ],
-    ids=["erase", "replace_rows", "set_key"],
-)
-def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(
-    recorder: Recorder, change: Callable[[Transaction, int], None]
-):
-    key, other = begin(recorder, "c1", [row(0)]), begin(recorder, "c2", [row(0)])
-
-    def left() -> list[int]:
-        return recorder.query(lambda reader: [k for k in (OF_ALL, 0, other) if reader.records(k, None, 0, 9)])
-
-    def keep(transaction: Transaction) -> None:
-        for k in (OF_ALL, 0, other):
-            transaction.put_records(k, "sums", [Record(1, 1, None, b"x"), Record(2, 1, None, b"y")])
-
-    recorder.transact(keep)
-    recorder.transact(lambda transaction: transaction.count_redactions(key, 1))
-    assert left() == [OF_ALL, 0, other]
-    recorder.transact(lambda transaction: change(transaction, key))
-    assert left() == [0, other]
 
 
 def test_what_is_sound_is_purged_and_checked_without_a_finding(recorder: Recorder):

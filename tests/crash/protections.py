@@ -482,18 +482,6 @@ if self._is_staged:
         Gone("count_redactions"),
         "tests/conformance/test_redaction.py -k carry_it and plain-sqlite",
     ),
-    "redacted-sums": Protection(
-        "… and none stays in sums of all conversations",
-        "eventstore:Transaction._leave_bytes",
-        Gone("forget_records"),
-        "tests/conformance/test_recorders.py -k leaves_bytes and memory",
-    ),
-    "redacted-meanwhile": Protection(
-        "… also if they were being made meanwhile",
-        "foldlog:KeptOfAll._write",
-        Instead("_stale", "changed = set()"),
-        "tests/foldlog/test_kept.py -k do_not_come_back",
-    ),
     "redacted-source-id": Protection(
         "an event whose source sends it again after its redaction is known",
         "eventstore:_leave_nothing_beside",

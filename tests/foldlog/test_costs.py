@@ -7,19 +7,21 @@ import re
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
-from msgspec import to_builtins
 
 import foldlog
 from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message, open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
+from foldlog._reports import prices
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import recorded_cost, saving_of
 from foldlog._reports.spending import spent_by, total_of
-from foldlog._reports.sums import KeptSums
-from foldlog._usage import LACKING, usage_of
+from foldlog._reports.stored_figures import StoredFigures
+from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
@@ -58,8 +60,8 @@ def test_usage_has_one_shape_and_no_count_that_nobody_told():
         assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
     for unread in (-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999"):
         usage = usage_of({"prompt_tokens": unread, "completion_tokens": 3})
-        assert usage == usage_of(usage) == {"completion_tokens": 3, **LACKING}
-        assert usage_of({"input_tokens": unread}) == LACKING
+        assert usage == usage_of(usage) == {"completion_tokens": 3}
+        assert usage_of({"input_tokens": unread}) == {}
 
 
 SAID = {"role": "assistant", "content": "a"}
@@ -89,11 +91,11 @@ def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(tmp_path
         with foldlog.open("memory:") as histories:
             (history,) = histories.import_(path, format=format, findings=print)
             told = history.stats().document().spent
-        return told.cost, told.costs_recorded
+        return told.cost
 
-    assert spent(0.25) == spent("0.25") == (0.25, 1)
-    assert spent(0) == spent(0.0) == ((0.0, 1) if tells_nothing else (None, 0))
-    assert spent("free") == spent(-1) == (None, 0)
+    assert spent(0.25) == spent("0.25") == 0.25
+    assert spent(0) == spent(0.0) == (0.0 if tells_nothing else None)
+    assert spent("free") is spent(-1) is None
 
 
 @pytest.mark.parametrize("unread", [300.5, "many", -5])
@@ -108,7 +110,7 @@ def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(tmp_path
         ("opencode", '{"info": {"id": "m", "role": "assistant", "tokens": {"input": 300, "output": 30}}, "parts": []}'),
     ],
 )
-def test_a_count_that_cannot_be_read_leaves_its_mark(tmp_path, format, record, unread):
+def test_a_count_that_cannot_be_read_is_not_known(tmp_path, format, record, unread):
     """Some languages write each number as a fraction, or as a text."""
 
     def spent(count):
@@ -121,10 +123,10 @@ def test_a_count_that_cannot_be_read_leaves_its_mark(tmp_path, format, record, u
         with foldlog.open("memory:") as histories:
             (history,) = histories.import_(path, format=format, findings=print)
             (told,) = history.stats().document().models
-        return told.prompt_tokens, told.completion_tokens, told.tokens_recorded
+        return told.prompt_tokens, told.completion_tokens
 
-    assert spent(300.0) == spent("300") == spent(300) == (300, 30, 1)
-    assert spent(unread) == (None, 30, 0)
+    assert spent(300.0) == spent("300") == spent(300) == (300, 30)
+    assert spent(unread) == (None, 30)
 
 
 def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
@@ -139,6 +141,39 @@ def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
         path = tmp_path / "prices.json"
         path.write_text(json.dumps(PRICES))
         assert Prices(path).cost(model, usage) == (None if cost is None else pytest.approx(cost))
+
+
+def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
+    class Step(NamedTuple):
+        start: int
+        price: float
+
+    class Steps(NamedTuple):
+        base: float
+        tiers: list[Step]
+
+    priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))
+    priced |= {"input_mtok": Steps(2.0, [Step(200_000, 4.0)]), "output_mtok": 10.0}
+
+    def find(model, *more):
+        if model != "its-model":
+            raise LookupError(model)
+        return None, SimpleNamespace(get_prices=lambda at: SimpleNamespace(**priced))
+
+    snapshot = SimpleNamespace(get_snapshot=lambda: SimpleNamespace(find_provider_model=find))
+    monkeypatch.setattr(prices, "find_spec", lambda name: name == "genai_prices")
+    monkeypatch.setattr(prices, "import_module", lambda name: snapshot)
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000}
+    assert Prices().cost("provider/its-model", usage, 0) == pytest.approx(3.0)
+    assert Prices().cost("its-model", usage, 200_000) == pytest.approx(5.0)
+    assert Prices().cost("another-model", usage) is None
+
+
+def test_the_package_prices_a_model_that_it_knows():
+    pytest.importorskip("genai_prices", reason="genai-prices is not installed")
+    price = prices._genais_price("claude-opus-4-5-20251101")
+    assert price is not None
+    assert price.input_cost_per_token == pytest.approx(5e-6)
 
 
 def test_prices_that_cannot_be_read_are_refused(tmp_path):
@@ -175,7 +210,7 @@ def test_a_reply_has_a_cost_meta_and_a_time():
         assert len(histories["c"]) == 2
 
 
-def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
+def test_a_cost_that_is_no_number_is_not_known():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
         assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None
     imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
@@ -188,7 +223,7 @@ def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_c
         return saving_of(made, {2: 900, 3: 300, 4: 275, 7: 5})
 
     some = [saving(2, 0.5), saving(3), saving(5, 0.25), saving(7, 0.25, outcome="declined")]
-    total = SavingsDocument(condensations=3, tokens_saved=625, cost=1.0, costs_recorded=3)
+    total = SavingsDocument(condensations=3, tokens_saved=625, cost=1.0)
     assert total_of(SavingsDocument(), some) == total
     assert total_of(SavingsDocument(), [saving(5)]) == SavingsDocument(condensations=1)
 
@@ -207,7 +242,7 @@ def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_
     write("c1.jsonl", records)
     assert foldlog("import", "c1.jsonl", "--format", format).status == 0
     with open_existing("foldlog.db") as store:
-        ((_, sums),) = KeptSums(store).of(list(store.iter_conversations()))
+        ((_, sums),) = StoredFigures(store).of(list(store.iter_conversations()))
     saved = sums.saved()
     assert (saved.condensations, saved.tokens_saved) == (0, 0)
     told = foldlog("stats", "c1", "--json").document
@@ -216,11 +251,13 @@ def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_
 
 
 def seen(histories):
-    return [one.overview for _, one in KeptSums(histories.store).of(histories.store.iter_conversations(), whole=False)]
+    return [
+        one.overview for _, one in StoredFigures(histories.store).of(histories.store.iter_conversations(), whole=False)
+    ]
 
 
 def spent(histories, prices=None):
-    of = KeptSums(histories.store).of(histories.store.iter_conversations())
+    of = StoredFigures(histories.store).of(histories.store.iter_conversations())
     return {row.id: spent_by(one.calls, prices or Prices()) for row, one in of}
 
 
@@ -256,7 +293,7 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
         figures = [next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")]
         pages = [Pages(histories.store).history(name) for name in ("ours", "other")]
     for told in (figures, pages):
-        assert [(one.cost, one.costs_recorded) for one in told] == [(0.0, 1), (None, 0)]
+        assert [one.cost for one in told] == [0.0, None]
     assert [change.cost for page in pages for change in page.changes] == [0.0, None]
 
 
@@ -296,56 +333,6 @@ def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_
     assert [model[name] for name in ("calls", "prompt_tokens", "completion_tokens")] == [1, 1000, 611]
 
 
-def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(foldlog, tmp_path):
-    """Also of all conversations together. A last line that is cut is no record yet: no figure lacks it."""
-    reply = {"role": "assistant", "model": "m", "usage": {"input": 10, "output": 2, "cost": {"total": 0.5}}}
-    said = [("a", None, {"role": "user"}), ("b", "a", reply), ("c", "b", {"role": "user"}), ("d", "c", reply)]
-    lines = [{"type": "session", "version": 3, "id": "torn", "timestamp": "2026-03-01T10:00:00Z", "cwd": "/w"}] + [
-        {"type": "message", "id": id, "parentId": parent, "timestamp": "2026-03-01T10:00:00Z"}
-        | {"message": {**message, "timestamp": 1, "content": [{"type": "text", "text": id}]}}
-        for id, parent, message in said
-    ]
-    told = [json.dumps(line) for line in lines]
-    path = tmp_path / "torn.jsonl"
-    (tmp_path / "whole.jsonl").write_text("\n".join(told).replace('"torn"', '"whole"').replace('"m"', '"n"'))
-    assert foldlog("import", "whole.jsonl").status == 0
-
-    cut, damaged = [*told[:4], told[4][:12]], [*told, told[4][:12], told[3].replace('"c"', '"e"')]
-    for lines, calls, marked in ((cut, 1, False), (told, 2, False), (damaged, 2, True)):
-        path.write_text("\n".join(lines))
-        imported = foldlog("import", "torn.jsonl")
-        assert imported.status == 0
-        waits = "; its last line is not whole yet, and the next import takes it" in imported.out
-        assert waits == (lines is cut)
-        mark = "+" if marked else ""
-        tokens, cost = f"{12 * calls}{mark}", f"${0.5 * calls:.4f}{mark}"
-        lines = foldlog("list", "--long").out.splitlines()
-        assert [named(lines, name).split("  pi")[0].split()[-2:] for name in ("torn", "whole")] == [
-            [tokens, cost],
-            ["24", "$1.0000"],
-        ]
-        total = rf"\nin all +{calls + 2} +\${0.5 * calls + 1:.4f}{re.escape(mark)}\n"
-        assert re.search(total, foldlog("stats").out)
-        assert re.search(r" m +\d +(\d+\+?) .* (\S+)\n", foldlog("stats", "torn").out).groups() == (
-            f"{10 * calls}{mark}",
-            cost,
-        )
-        with open_existing("foldlog.db") as store:
-            with closing(ServedConversations(store)) as served:
-                while not served.complete:
-                    served.list()
-                rows = sorted(served.list().conversations, key=lambda row: row.conversation)
-                (one, other), all_told = (row.spent for row in rows), served.fleet("").spent
-            (model,) = Pages(store).history("torn").models
-        recorded = calls - marked
-        assert [(each.calls, each.tokens_recorded, each.costs_recorded) for each in (one, model, other, all_told)] == [
-            *[(calls, recorded, recorded)] * 2,
-            (2, 2, 2),
-            (calls + 2, recorded + 2, recorded + 2),
-        ]
-        assert to_builtins(all_told) == foldlog("stats", "--json").document["spent"]
-
-
 def say(histories, name, **meta):
     histories[name].append(Message(source="agent", content="hm", meta=meta))
 
@@ -361,17 +348,17 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         say(histories, "unknown", model="x", usage=usage)
         say(histories, "half", model="x")
         histories["silent"].append(Message(source="user", content="hi"))
-    shown = {"partly": "≈ $20.0000+", "priced": "≈ $20.0000", "half": "unknown", "silent": "unknown", "told": "$0.5000"}
+    shown = {"partly": "unknown", "priced": "≈ $20.0000", "half": "unknown", "silent": "unknown", "told": "$0.5000"}
     for _ in range(2):  # counted, then kept
         lines = foldlog("list", "--long", "--prices", "p.json").out.splitlines()
         assert [name for name, cost in {**shown, "unknown": "  unknown"}.items() if cost in named(lines, name)] == [
             *shown,
             "unknown",
         ]
-        legend = "≈ the price of their tokens stands for calls that tell no cost; + at least: some calls"
+        legend = "≈ the price of their tokens stands for calls that tell no cost"
         assert lines[-1].strip().startswith(legend)
     assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
-    unpriced = "1 unknown cost: the models have no price (x): give --prices FILE"
+    unpriced = "2 unknown costs: the models have no price (x): give --prices FILE"
     silent = "2 unknown costs: no call records model and usage"
     told = foldlog("list", "--long", "--prices", "p.json").err
     assert unpriced in told
@@ -396,15 +383,16 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         "calls": 2,
         "condenser_calls": 0,
         **tokens,
-        "tokens_recorded": 1,
         "cost": 0.75,
-        "costs_recorded": 2,
         "costs_estimated": 0,
     }
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
-    told = foldlog("stats").out
-    assert re.search(r"in all +7 +\$0.7500\+\n", told)
-    assert "+ at least: " in told
+    told = foldlog("stats", "--prices", "p.json")
+    assert re.search(r"in all +7 +≈ \$40.7500\n", told.out)
+    assert "of 6 conversations, 2 without usage, 2 with calls that have no price" in told.err
+    assert "no price of x: give --prices FILE" in told.err
+    document = foldlog("stats", "--prices", "p.json", "--json").document
+    assert [document[name] for name in ("without_usage", "without_cost", "unpriced")] == [2, 2, ["x"]]
     with open_existing("foldlog.db") as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.history("partly").models
@@ -414,8 +402,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     with open_existing("foldlog.db") as store, serving(store, prices=prices) as served:
         assert fleet(served).spent.cost == 40.75
         costs = {one.conversation: one.spent.cost for one in served.list().conversations}
-        known = {"told": 0.75, "priced": 20.0, "partly": 20.0}
-        assert costs == {**known, **dict.fromkeys(("unknown", "half", "silent"))}
+        assert costs == {"told": 0.75, "priced": 20.0, **dict.fromkeys(("partly", "unknown", "half", "silent"))}
 
 
 def test_a_tiny_cost_is_not_shown_as_none(foldlog):
@@ -439,7 +426,7 @@ def test_a_sum_of_costs_has_no_digits_of_binary_fractions(foldlog):
     assert foldlog("stats", "c", "--json").document["spent"]["cost"] == 0.3
 
 
-def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
+def test_a_fork_counts_what_it_did_itself(foldlog):
     def fail(history, number):
         call = {"id": f"k{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
         history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -459,22 +446,23 @@ def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
         condense(fork, 1, 2)
         fail(fork, 3)
         fork.fork(10, "second").append({"role": "user", "content": "x"})
-        ((_, of_fork),) = KeptSums(histories.store).of([histories.store.conversation("fork")])
+        ((_, of_fork),) = StoredFigures(histories.store).of([histories.store.conversation("fork")])
     digest = of_fork.counts.condensations["digest"]
-    assert (of_fork.reasons.keys(), digest.made, digest.events_forgotten) == ({"no reason given", "asked for"}, 2, 3)
-    for names, events, errors in (
-        ((), 13, 4),
-        (("parent", "second"), 11, 3),
-        (("parent", "fork"), 12, 4),
-        (("fork", "second"), 13, 4),
+    assert (of_fork.reasons.keys(), digest.made, digest.events_forgotten) == ({"asked for"}, 1, 2)
+    for names, events, errors, made in (
+        ((), 13, 4, 2),
+        (("parent", "second"), 10, 3, 1),
+        (("parent", "fork"), 12, 4, 2),
+        (("fork",), 3, 1, 1),
     ):
         for _ in range(2):
             told = foldlog("stats", *names, "--json").document
             assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
-            assert told["tools"] == {"run": {"calls": errors, "errors": errors, "unmarked": 0}}
-            assert told["condensations"] == {"digest": to_builtins(digest)}
+            assert told["tools"] == {"run": {"calls": errors, "errors": errors}}
+            assert told["condensations"]["digest"]["made"] == made
+    listed = {one["conversation"]: one for one in foldlog("list", "--long", "--json").document["conversations"]}
+    assert [listed[name]["errors"] for name in ("parent", "fork", "second")] == [3, 1, 0]
     with open_existing("foldlog.db") as store, serving(store) as served:
         told = fleet(served)
-        assert (told.events, told.condensations, told.tokens_saved) == (13, 2, digest.tokens_saved)
-        saved = {one.reason: one.tokens_saved for one in told.reasons}
-        assert saved == {reason: one.tokens_saved for reason, one in of_fork.reasons.items()}
+        assert (told.events, told.condensations) == (13, 2)
+        assert {one.reason: one.condensations for one in told.reasons} == {"no reason given": 1, "asked for": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,19 +15,18 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._reports import of_all, of_one, sums
+from foldlog._reports import figures, stored_figures
+from foldlog._reports.figures import figures_of
 from foldlog._reports.kept import KeptBeside, kept_records
-from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import priced
-from foldlog._reports.stats import collect_stats
-from foldlog._reports.sums import KeptSums, SumsBlock
+from foldlog._reports.spending import Calls, priced
+from foldlog._reports.stats import Stats, collect_stats
+from foldlog._reports.stored_figures import FIGURES, StoredFigures
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
-    ConversationRow,
     HistoryDiverged,
     InvalidArgument,
     KeyRing,
@@ -38,7 +37,6 @@ from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.eventstore.recorders.base import OF_ALL
 from foldlog.formats import decode
 from foldlog.projections import Views
 from tests.foldlog.records import CORPUS
@@ -59,18 +57,18 @@ def url(tmp_path: Path) -> str:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids of the conversations whose events are read for a list."""
     names: list[str] = []
-    really = sums.sums_of
+    really = stored_figures.figures_of
 
     def noted(store, views, row, *more, **options):
         names.append(row.id)
         return really(store, views, row, *more, **options)
 
-    monkeypatch.setattr(sums, "sums_of", noted)
+    monkeypatch.setattr(stored_figures, "figures_of", noted)
     return names
 
 
 def listed(store: Store, *, sizes: bool = True) -> dict[str, Overview]:
-    return {row.id: one.overview for row, one in KeptSums(store).of(store.iter_conversations(), whole=sizes)}
+    return {row.id: one.overview for row, one in StoredFigures(store).of(store.iter_conversations(), whole=sizes)}
 
 
 def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, read: list[str]):
@@ -116,34 +114,6 @@ def served(store: Store) -> Iterator[str | None]:
     return (each.title for each in page.conversations)
 
 
-@pytest.mark.parametrize("query, keys", [("", KeyRing(["11" * 32])), ("?mode=ro", None)])
-def test_sums_that_the_store_does_not_write_stay_in_memory(
-    query: str, keys: KeyRing | None, url: str, monkeypatch: pytest.MonkeyPatch, read: list[str]
-):
-    monkeypatch.setattr("foldlog._reports.kept._TOGETHER", 2)
-    with open_store(url + query, keys=keys) as store:
-        page = KeptSums(store, read=False)
-
-        def counted() -> dict[str, tuple[str | None, bool]]:
-            lines = [line for block in page.blocks(again="abc") for line in block.lines]
-            return {line.document.conversation: (line.document.title or None, line.is_counted) for line in lines}
-
-        assert counted() == dict.fromkeys("abc", (None, False))
-        for row in store.iter_conversations():
-            assert list(page.of([row]))
-        everything = {name: (f"the words of {name}", True) for name in "abc"}
-        assert counted() == everything
-        with foldlog.open(url) as histories:
-            histories["b"].append(said("more"))
-            assert counted()["b"] == ("the words of b", False)
-            assert list(page.of([store.conversation("b")]))
-            assert counted() == everything
-            histories["b"].redact(0, reason="asked for")
-            assert counted()["b"] == (None, False)
-        assert read == ["a", "b", "c", "b"]
-        assert [each for each, (_, record) in kept_records(store, "sums", "a", "c").items() if record is not None] == []
-
-
 @pytest.mark.parametrize("writer", ["sqlite", "foreign", "postgresql"])
 def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
     writer: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -166,17 +136,16 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
             return another.database.recorder.transact(lambda transaction: held(transaction.conversation))
 
     def kept(store: Store) -> int:
-        return sum(record is not None for _, record in kept_records(store, "sums", "a", "b").values())
+        return sum(record is not None for _, record in kept_records(store, FIGURES[0], "a", "b").values())
 
     with foldlog.open(url) as histories, ThreadPoolExecutor() as threads:
         for name in ("a", "b"):
             histories[name].append(said(f"the words of {name}"))
         holding = threads.submit(hold)
         begun.wait()
-        found = KeptSums(histories.store)
+        found = StoredFigures(histories.store)
         rows = list(histories.store.iter_conversations())
         assert [one.overview.title for _, one in found.of(rows)] == ["the words of a", "the words of b"]
-        assert len(found.blocks()[0].lines) == 2
         assert kept(histories.store) == 0
         answered.set()
         assert holding.result()
@@ -219,29 +188,15 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
     assert len(read) <= 2 * 30
 
 
-def test_blocks_that_another_writer_kept_from_being_written_are_written_later(url: str):
-    with foldlog.open(url) as histories:
-        recorder, found = histories.store.database.recorder, KeptSums(histories.store)
-        assert found.blocks()
-        for is_busy in (False, True, False):
-            histories["a"].append(said("more"))
-            with pytest.MonkeyPatch.context() as patched:
-                if is_busy:
-                    patched.setattr(recorder, "offer", lambda work, **_: False)
-                assert found.blocks()
-            position, _ = recorder.query(found._of_all._stored)
-            assert (position == histories.store.database.last_position) is not is_busy
-
-
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
     counted: list[tuple[str, int]] = []
-    really = of_one.counted_on
+    really = figures.counted_on
 
     def noted(store, views, row, found, **options):
         counted.append((row.id, found.counted))
         return really(store, views, row, found, **options)
 
-    monkeypatch.setattr(of_one, "counted_on", noted)
+    monkeypatch.setattr(figures, "counted_on", noted)
     with foldlog.open(url) as histories:
         for names in (["a", "b", "c"], ["b", "a", "c"]):
             found = collect_stats(histories.store, names, views=histories.views)
@@ -250,100 +205,6 @@ def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyP
         histories["b"].append(said("more"))
         found = collect_stats(histories.store, names, views=histories.views)
         assert (sum(found.events.values()), counted[3:]) == (4, [("b", 1)])
-
-
-def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    url, told = f"sqlite:///{tmp_path}/history.db", {"model": "m", "usage": {}, "cost": 0.25}
-    monkeypatch.setattr(of_all, "_SIZE", 2)
-    with foldlog.open(url) as histories:
-        store, made = histories.store, list[list[str]]()
-
-        def lengths(rows: Sequence[ConversationRow]) -> tuple[dict[str, int], bool]:
-            made.append([row.id for row in rows])
-            return {row.id: row.version for row in rows}, "unreadable" not in made[-1]
-
-        def asked(kept: KeptOfAll | None = None) -> tuple[dict[str, int], list[list[str]]]:
-            made.clear()
-            found = (kept or KeptOfAll(store, "lengths", 1, lengths)).load()
-            return {name: length for block in found for name, length in block.items()}, [*made]
-
-        def append(*names: str) -> None:
-            for name in names:
-                histories[name].append(Message(source="user", content=name, meta=told))
-
-        assert asked() == ({}, [])
-        append("b", "d", "f", "h", "j")
-        counted = dict.fromkeys("bdfhj", 1)
-        assert asked() == (counted, [["b", "d"], ["f", "h", "j"]])
-        assert asked() == (counted, [])
-        append("b")
-        assert asked() == (counted | {"b": 2}, [["b", "d"]])
-        before = KeptOfAll(store, "lengths", 1, lengths)
-        before.load()
-        append("c", "a", "z")  # before, between and after: two blocks are divided
-        grown = counted | {"b": 2, "a": 1, "c": 1, "z": 1}
-        assert asked() == (grown, [["a", "b"], ["c", "d"], ["f", "h"], ["j", "z"]])
-        assert asked(before)[0] == asked()[0] == grown  # which does not write what another one wrote since
-        histories.erase("j", reason="asked for")
-        histories.erase("z", reason="asked for")
-        left = {name: n for name, n in grown.items() if name not in "jz"}
-        assert asked() == (left, [["a", "b"], ["c", "d"], ["f", "h"]])  # an erasure leaves nothing of what was kept
-        store.fork("f", 1, "a fork")
-        asked(before)
-        redact(store, "f", 0, reason="asked for", by="me")  # as an entry of f alone
-        assert asked(before)[1] == [["a", "a fork", "b"], ["f", "h"]]  # the others are still in memory
-        erase(store, "a fork", reason="asked for")
-        assert asked(before)[1] == [["a", "b"]]
-        append("k", "unreadable")
-        assert asked()[1] == [["f", "h"], ["k", "unreadable"]]
-        assert asked()[1] == [["k", "unreadable"]]  # which is not kept
-        with open_store(f"{url}?mode=ro") as reading:
-            assert sum(map(len, KeptOfAll(reading, "lengths", 2, lengths).load())) == 8
-    with foldlog.open(url, keys=KeyRing(["11" * 32])) as histories:
-        store = histories.store
-        assert [each.problem for each in histories.maintenance.rekey()] == [None] * 8
-        assert store.database.recorder.query(lambda reader: reader.records(OF_ALL, "all lengths", 0, 9)) == []
-        assert asked()[1] == asked()[1] != []  # plain sums of an encrypted conversation are not kept
-
-
-def test_many_changes_in_one_block_leave_the_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(of_all, "_SIZE", 2)
-    with foldlog.open("memory:") as histories:
-        made = list[str]()
-
-        def names(rows: Sequence[ConversationRow]) -> tuple[list[str], bool]:
-            made.extend(row.id for row in rows)
-            return [row.id for row in rows], True
-
-        kept = KeptOfAll(histories.store, "names", 1, names)
-        for found in ("abcd", "abcdefgh"):
-            for name in found:
-                if name not in histories:
-                    histories[name].append(said("x"))
-            assert [name for block in kept.load() for name in block] == [*found]
-        assert made == [*"abcd", *"cdefgh"]
-
-
-def test_blocks_that_vanish_and_divide_at_once_leave_each_value_in_its_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(of_all, "_SIZE", 2)
-    with foldlog.open(f"sqlite:///{tmp_path}/history.db") as histories:
-        store = histories.store
-
-        def asked():
-            return KeptOfAll(store, "names", 1, lambda rows: ([row.id for row in rows], True)).load()
-
-        for name in ("a1", "a2", "b1", "b2", "c1", "c2"):
-            histories[name].append(said("x"))
-        asked()
-        for name in ("a1", "a2"):
-            erase(store, name, reason="asked for")
-        for name in ("c3", "c4"):
-            histories[name].append(said("x"))
-        assert asked() == asked() == [["b1", "b2"], ["c1", "c2"], ["c3", "c4"]]
-        for name in ("b1", "b2", "c1", "c2", "c3", "c4"):
-            erase(store, name, reason="asked for")
-        assert asked() == []
-        assert not list(store.database.recorder.query(lambda reader: reader.records(OF_ALL, "all names", 2, 99)))
 
 
 def _erase(store: Store) -> None:
@@ -363,99 +224,17 @@ def _bytes_of(url: str) -> bytes:
 
 
 @pytest.mark.parametrize("remove", [_erase, _redact])
-def test_sums_of_all_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: Callable[[Store], None], url: str):
+def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: Callable[[Store], None], url: str):
     with foldlog.open(url) as histories:
-        KeptSums(histories.store).blocks()
+        listed(histories.store)
     assert b"the words of b" in _bytes_of(url)
     with open_store(url) as store:
         remove(store)
-        assert not store.database.recorder.query(lambda reader: reader.records(OF_ALL, None, 0, 9))
+        records = kept_records(store, FIGURES[0], "a", "c")
+        assert [name for name, (_, record) in records.items() if record is not None] == ["a", "c"]
     left = _bytes_of(url)
     assert b"the words of a" in left
     assert b"the words of b" not in left
-
-
-def _by_command(*given: str) -> Callable[[str, Any], object]:
-    return lambda url, foldlog: foldlog(*given, "--reason", "asked for", "--yes", "--db", url)
-
-
-def _by_python(call: Callable[[foldlog.Histories], object]) -> Callable[[str, Any], object]:
-    def removed(url: str, _: object) -> None:
-        with foldlog.open(url) as histories:
-            call(histories)
-
-    return removed
-
-
-REMOVALS = {
-    "foldlog erase": _by_command("erase", "b"),
-    "foldlog redact": _by_command("redact", "b", "0"),
-    "erase": _by_python(lambda histories: histories.erase("b", reason="asked for")),
-    "redact": _by_python(lambda histories: histories["b"].redact(0, reason="asked for")),
-}
-
-
-@pytest.mark.parametrize("were_kept", [True, False])
-@pytest.mark.parametrize("removal", REMOVALS)
-def test_what_removes_content_puts_the_other_sums_of_all_back(
-    removal: str, were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch, foldlog
-):
-    monkeypatch.setattr(of_all, "_SIZE", 1)
-    if were_kept:
-        foldlog("list", "--sort", "activity", "--db", url)
-        assert b"the words of b" in _bytes_of(url)
-    made, really = list[str](), KeptSums._block
-
-    def noted(kept: KeptSums, rows: Sequence[ConversationRow], *more: Any) -> tuple[SumsBlock, bool]:
-        made.extend(row.id for row in rows)
-        return really(kept, rows, *more)
-
-    monkeypatch.setattr(KeptSums, "_block", noted)
-    REMOVALS[removal](url, foldlog)
-    assert made == []
-    shown = foldlog("list", "--sort", "activity", "--db", url, "--json").document["conversations"]
-    assert {each["title"] for each in shown} >= {"the words of a", "the words of c"}
-    assert {*made} - {"b"} == (set() if were_kept else {"a", "c"})
-    assert b"the words of b" not in _bytes_of(url)
-
-
-def test_sums_of_all_go_with_a_redaction_that_is_copied(url: str, tmp_path: Path):
-    copy = f"sqlite:///{tmp_path}/copy.db"
-    with foldlog.open(url) as source, foldlog.open(copy) as target:
-        assert [moved.problem for moved in target.maintenance.copy_from(source.store)] == [None] * 3
-        KeptSums(target.store).blocks()
-        _redact(source.store)
-        assert [moved.problem for moved in target.maintenance.copy_from(source.store)] == [None] * 3
-    assert b"the words of b" not in _bytes_of(copy)
-
-
-@pytest.mark.parametrize("remove", [_erase, _redact])
-@pytest.mark.parametrize("were_kept", [True, False])
-def test_sums_of_all_that_are_made_during_an_erasure_or_a_redaction_do_not_come_back(
-    remove: Callable[[Store], None], were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch
-):
-    really = KeptSums._block
-
-    def removed_meanwhile(kept: KeptSums, rows: Sequence[ConversationRow]) -> tuple[SumsBlock, bool]:
-        made = really(kept, rows)
-        kept.flush()
-        with open_store(url) as other:
-            remove(other)
-        assert b"the words of b" not in _bytes_of(url)
-        return made
-
-    with foldlog.open(url) as histories:
-        if were_kept:
-            KeptSums(histories.store).blocks()
-            histories["a"].append(said("more"))
-        with monkeypatch.context() as patch:
-            patch.setattr(KeptSums, "_block", removed_meanwhile)
-            KeptSums(histories.store).blocks()
-    assert b"the words of b" not in _bytes_of(url)
-    with foldlog.open(url) as histories:
-        titles = {line.document.title for block in KeptSums(histories.store).blocks() for line in block.lines}
-    assert titles >= {"the words of a", "the words of c"}
-    assert "the words of b" not in titles
 
 
 def _erased_after(
@@ -474,29 +253,13 @@ def _erased_after(
     monkeypatch.setattr(owner, method, then_erased)
 
 
-@pytest.mark.parametrize(
-    "erased, owner, method",
-    [("b", Store, "iter_conversations"), ("fork", Store, "iter_conversations"), ("fork", KeptBeside, "load")],
-)
-def test_sums_of_all_are_without_a_conversation_that_is_erased_while_they_are_made(
-    erased: str, owner: type, method: str, url: str, monkeypatch: pytest.MonkeyPatch
-):
-    with foldlog.open(url) as histories:
-        histories.store.fork("a", 1, "fork")
-        histories["fork"].append(said("more"))
-        listed(histories.store)
-        _erased_after(monkeypatch, url, erased, owner, method)
-        lines = [line for block in KeptSums(histories.store).blocks() for line in block.lines]
-    assert {line.document.conversation for line in lines} == {"a", "b", "c", "fork"} - {erased}
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(
     whole: bool, url: str, monkeypatch: pytest.MonkeyPatch
 ):
     _erased_after(monkeypatch, url, "b")
     with foldlog.open(url) as histories:
-        rows = [row for row, _ in KeptSums(histories.store).of(histories.store.iter_conversations(), whole=whole)]
+        rows = [row for row, _ in StoredFigures(histories.store).of(histories.store.iter_conversations(), whole=whole)]
     assert [(row.id, row.erased_at is None) for row in rows] == [("a", True), ("b", False), ("c", True)]
 
 
@@ -505,7 +268,7 @@ class Changed:
 
     def __init__(self, histories: foldlog.Histories, chance: random.Random) -> None:
         self.histories, self.store, self.chance = histories, histories.store, chance
-        self.kept = KeptSums(self.store)
+        self.kept = StoredFigures(self.store)
 
     def step(self) -> None:
         living = [row.id for row in self.store.iter_conversations() if row.erased_at is None]
@@ -568,36 +331,30 @@ class Changed:
 
     def check(self) -> None:
         rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
-        expected, calls, seen = sums.Sums(), [], set()
-        anew = {row.id: sums.sums_of(self.store, Views(self.store), row) for row in rows}
-        for row in rows:
-            one = of_one.own_sums(self.store, row, anew[row.id], None) or anew[row.id]
-            expected.add(one)
+        anew = [(row, figures_of(self.store, Views(self.store), row)) for row in rows]
+        expected, calls, seen = Stats(), list[Calls](), set[str]()
+        for _, one in anew:
+            expected.add(one.counts)
             calls += [*one.spending.calls, *(told for reply, told in one.spending.replies.items() if reply not in seen)]
             seen |= one.spending.replies.keys()
-        for kept in (self.kept, KeptSums(self.store)):
-            blocks, total = kept.blocks(), sums.Sums()
-            for block in blocks:
-                total.add(block.total)
-            for one in (total, expected):
-                one.counts.condensations = dict(sorted(one.counts.condensations.items()))
-            assert (total.counts, total.reasons) == (expected.counts, expected.reasons)
-            assert sum(total.counts.events.values()) == sum(row.version - (row.parent_version or 0) for row in rows)
-            assert priced(kept.calls(blocks), Prices()) == priced(calls, Prices())
-            lines = [line for block in blocks for line in block.lines]
-            assert [line.document.conversation for line in lines] == [row.id for row in rows]
-            for line, row in zip(lines, rows, strict=True):
-                one, told = anew[row.id], line.document
-                assert (told.version, told.head, told.parent) == (row.version, row.head, row.parent)
-                assert told.condensations == (one.saved().condensations if one.is_sound else None)
-                for name in ("title", "tokens", "last_event_at"):
-                    assert getattr(told, name) == getattr(one.overview, name)
-                assert priced(line.calls, Prices()) == priced(one.calls, Prices())
+        for kept in (self.kept, StoredFigures(self.store)):
+            found = [*kept.of(rows)]
+            total = Stats()
+            total.take(found, kept, Prices())
+            expected.condensations = dict(sorted(expected.condensations.items()))
+            total.condensations = dict(sorted(total.condensations.items()))
+            assert total.events == expected.events
+            assert (total.condensations, total.days, total.errors) == (
+                expected.condensations, expected.days, expected.errors
+            )  # fmt: skip
+            assert sum(total.events.values()) == sum(row.version - (row.parent_version or 0) for row in rows)
+            assert total.models == priced(calls, Prices())
+            for (row, one), (_, other) in zip(found, anew, strict=True):
+                assert (one.version, one.overview, one.reasons) == (row.version, other.overview, other.reasons)
 
 
 @pytest.mark.parametrize("seed", some(range(6), 2))
-def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_path, monkeypatch):
-    monkeypatch.setattr(of_all, "_SIZE", 2)
+def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_path):
     with foldlog.open(f"sqlite:///{tmp_path}/history.db", durability="relaxed") as histories:
         changed = Changed(histories, random.Random(seed))
         for _ in range(8):
@@ -607,7 +364,7 @@ def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_pa
 
 
 def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: pytest.MonkeyPatch):
-    really = of_one.overview_of
+    really = figures.overview_of
     with foldlog.open(url) as histories:
 
         def redacted_meanwhile(store, views, row, *more, **options):
@@ -615,9 +372,9 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
             histories[row.id].redact(0, reason="asked for")
             return found
 
-        monkeypatch.setattr(of_one, "overview_of", redacted_meanwhile)
+        monkeypatch.setattr(figures, "overview_of", redacted_meanwhile)
         listed(histories.store)
-        assert kept_records(histories.store, "sums", "a", "a") == {"a": (2, None)}
+        assert kept_records(histories.store, FIGURES[0], "a", "a") == {"a": (2, None)}
 
 
 def test_the_first_questions_after_an_import_read_no_conversation(

@@ -367,7 +367,8 @@ def test_a_short_list_as_json_has_what_the_text_shows_and_no_note_about_costs(fo
         order: foldlog("list", *order.split(), "--match", "beta").err
         for order in ("--short", "--long", "--sort cost -s")
     }
-    assert [note[:43] for note in notes.values()] == ["", *["foldlog: note: 1 unknown cost: the models h"] * 2]
+    assert ["note: 1 unknown cost: the models have no price" in note for note in notes.values()] == [False, True, True]
+    assert "1 conversation cannot be sorted by cost" in notes["--sort cost -s"]
 
 
 LISTS = {
@@ -430,7 +431,7 @@ def test_every_command_tells_of_condensations_alike(foldlog):
     figures = foldlog("stats", "tidewatch", "--json").document["condensations"]["openhands-v1 (not named)"]
     assert (figures["events_forgotten"], figures["summaries_forgotten"]) == (253, 4)
     assert figures["tokens_saved"] > 50_000
-    assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
+    assert figures["cost"] is None
     shown, summary = (foldlog("show", "tidewatch", event).out.splitlines()[0] for event in (93, -95))
     assert shown.endswith("2026-02-17 09:52:59")
     assert summary.endswith("2026-02-17 09:52:59"), "the time of its condensation"

@@ -58,10 +58,10 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     assert dict(stats.days) == {"2026-03-01": 8, "2026-03-02": 1}
     assert stats.models == {
         ("2026-03-01", "m1"): ModelDocument(
-            **{"day": "2026-03-01", "model": "m1", "calls": 2, "cost": 0.75, "costs_recorded": 2},
-            **{"prompt_tokens": 107, "completion_tokens": 20, "tokens_recorded": 2},
+            **{"day": "2026-03-01", "model": "m1", "calls": 2, "cost": 0.75},
+            **{"prompt_tokens": 107, "completion_tokens": 20},
         ),
-        ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1, prompt_tokens=7, tokens_recorded=1),
+        ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1, prompt_tokens=7),
     }
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
     assert len(stats.view_tokens) == 10
@@ -89,13 +89,15 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
     assert (document["errors"], document["tools"]["run"]["errors"]) == (None, None)
     assert foldlog("stats", "text").out.startswith("text: 1 event, errors unknown, ")
     for several, errors in (
-        ("told", "1+ error"),
-        ("mini codex", "1 error"),
-        ("mini text", "1+ error"),
-        ("codex pasted", "0+ errors"),
+        ("told", "1 error, "),
+        ("mini codex", "1 error, "),
+        ("mini text", "1 error, "),
+        ("codex pasted", ""),
     ):
-        assert f" events, {errors}, " in foldlog("stats", *several.split()).out
-    assert re.findall(r"(?m)^(told|mini) .* (1\+?) ", foldlog("list", "--long").out) == [("mini", "1"), ("told", "1+")]
+        assert f" events, {errors}20" in foldlog("stats", *several.split()).out
+    told = foldlog("stats", "mini", "text", "pasted")
+    assert "of 3 conversations, 3 without usage, 2 of sources that mark no errors" in told.err
+    assert re.findall(r"(?m)^(told|mini) .* (1) ", foldlog("list", "--long").out) == [("mini", "1"), ("told", "1")]
     assert [run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]] == [None, 1]
     assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
     listed = foldlog("list", "--long", "--json").document["conversations"]
@@ -115,7 +117,7 @@ def test_errors_of_a_tool_are_known_where_its_own_results_are_marked(foldlog):
     tools = foldlog("stats", "--json").document["tools"]
     assert {name: each["errors"] for name, each in tools.items()} == {"run": None, "edit": 1, "bash": None}
     shown = foldlog("stats").out
-    assert re.findall(r"errors unknown|\d\+? errors?", shown) == ["1+ error", "1 error", *["errors unknown"] * 2]
+    assert re.findall(r"errors unknown|\d errors?", shown) == ["1 error", "1 error", *["errors unknown"] * 2]
 
 
 def test_condensations_are_counted_by_strategy():
@@ -135,12 +137,12 @@ def test_condensations_are_counted_by_strategy():
     sizes = stats.view_tokens
     assert (after["digest"].made, after["digest"].failed, after["digest"].cost) == (1, 1, 0.3)
     assert stats.condensations["digest"] == CondensationsDocument(
-        made=1, failed=1, events_forgotten=2, tokens_saved=sizes[8] - sizes[9], cost=0.3, costs_recorded=2
+        made=1, failed=1, events_forgotten=2, tokens_saved=sizes[8] - sizes[9], cost=0.3
     )
     unnamed = stats.condensations["(not named)"]
     assert (unnamed.made, unnamed.declined, unnamed.events_forgotten) == (1, 1, 3)
     assert unnamed.tokens_saved == sizes[9] - sizes[10] > 100
-    assert (unnamed.cost, unnamed.costs_recorded) == (None, 0)
+    assert unnamed.cost is None
 
 
 def test_a_report_without_a_model_is_on_that_of_its_condensation():
@@ -258,22 +260,9 @@ def test_the_usage_of_imported_records_is_counted_once():
             cached,
             completion,
         ]
-        assert tokens["lacking"] == (records is V0_RESTARTED)
         costs = [call.cost for call in found if call.cost is not None]
         assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
         assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
-
-
-def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
-    counts = [(700, 35), (735, 35), (700, 35), (735, 35), (800, 35)]
-    infos = [
-        {"total_token_usage": {"total_tokens": total}, "last_token_usage": {"input_tokens": last, "output_tokens": 0}}
-        for total, last in counts
-    ]
-    records = [{**USUAL["codex"], "payload": {"type": "token_count", "info": info}} for info in infos]
-    usage = [call.usage for call in calls_of_imported(decode(records, "codex", findings=print), "codex")]
-    assert [each.get("dearer", 0) for each in usage] == [1, 0, 0, 0, 1]
-    assert sum(each["prompt_tokens"] for each in usage) == 5 * 35
 
 
 def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
@@ -312,69 +301,21 @@ def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
     assert foldlog("stats", "c", "--json").document["spent"]["calls"] == 4
 
 
-def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write, tmp_path):
-    """As costs are: a log of Codex lacks calls, a call of ours tells its cost alone, and a reply of Claude Code that no
-    line ends has more tokens than its beginning. So may one that pi aborted. A copy with an unreadable record marks
-    the sum over both, although it adds no reply.
-    """
-    count = {"total_token_usage": {"total_tokens": 99}, "last_token_usage": {"input_tokens": 35, "output_tokens": 5}}
-    payloads = {"session_meta": {"id": "s"}, "turn_context": {"model": "m"}}
-    payloads["event_msg"] = {"type": "token_count", "info": count}
-    time = {"timestamp": "2026-03-01T10:00:00Z"}
-    write("codex.jsonl", [{**time, "type": kind, "payload": payload} for kind, payload in payloads.items()])
-    assert foldlog("import", "codex.jsonl", "--conversation", "lacks").status == 0
-    usage = {"prompt_tokens": 10, "completion_tokens": 2}
-    reply = {"id": "m1", "role": "assistant", "model": "m", "content": "hm", "usage": usage}
-    for name, ends in (("begun", [None, None]), ("ended", [None, "end_turn"])):
-        said = [{"uuid": f"{n}", "message": {**reply, "stop_reason": end}} for n, end in enumerate(ends)]
-        write(f"{name}.jsonl", [{**time, "parentUuid": None, "type": "assistant", **each} for each in said])
-        assert foldlog("import", f"{name}.jsonl").status == 0
-    (tmp_path / "torn.jsonl").write_text((tmp_path / "ended.jsonl").read_text() + "{\n")
-    assert foldlog("import", "torn.jsonl").status == 0
-    counts = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12}
-    aborted = {"role": "assistant", "content": [], "model": "m", "usage": counts, "stopReason": "aborted"}
-    said = {"type": "message", "message": {**aborted, "timestamp": 1}}
-    entries = [{"type": "session", "version": 3, "id": "s", "cwd": "/"}, said]
-    write("aborted.jsonl", [{**time, "id": "s", "parentId": None, **each} for each in entries])
-    assert foldlog("import", "aborted.jsonl", "--conversation", "aborted").status == 0
-    with open_histories("foldlog.db") as histories:
-        for meta in ({"usage": usage}, {"cost": 0.5}):
-            histories["partly"].append(Message(source="agent", content="hm", meta={"model": "m", **meta}))
-        histories["whole"].append(Message(source="agent", content="hm", meta={"model": "m", "usage": usage}))
-    lines = foldlog("list", "--long").out.splitlines()
-    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:8]} == {
-        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12", "torn": "12+", "aborted": "12+"
-    }  # fmt: skip
-    assert "+ at least: some calls do not tell theirs" in lines[-1]
-    shown = [
-        re.search(r" m +\d+ +(\S+)", foldlog("stats", *names.split()).out)[1]
-        for names in ("partly", "whole", "ended", "ended torn")
-    ]
-    assert shown == ["10+", "10", "10", "10+"]
-    side_by_side = re.search(r"prompt tokens +(\S+) +(\S+)", foldlog("diff", "partly", "whole").out)
-    assert side_by_side.groups() == ("10+", "10")
-    spent = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
-    assert {name: (one["calls"], one["tokens_recorded"]) for name, one in spent.items()} == {
-        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1), "begun": (1, 0), "ended": (1, 1),
-        "torn": (1, 0), "aborted": (1, 0)
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    "figures, cost, prompt, completion, marked",
+    "figures, cost, prompt, completion",
     [
         # The agent goes on with another model, and a part of its tokens is no longer counted.
-        ([(1.0, 90_000, 700), (1.4, 89_900, 650), (1.5, 95_000, 800)], 1.5, 95_000, 800, 1),
-        ([(1.0, 90_000, 700), (0.9, 99_000, 800), (1.1, 105_000, 900)], 1.1, 105_000, 900, 1),
-        ([(0, 90_000, 700), (0, 89_900, 700)], None, 90_000, 700, 0),
+        ([(1.0, 90_000, 700), (1.4, 89_900, 650), (1.5, 95_000, 800)], 1.5, 95_000, 800),
+        ([(1.0, 90_000, 700), (0.9, 99_000, 800), (1.1, 105_000, 900)], 1.1, 105_000, 900),
+        ([(0, 90_000, 700), (0, 89_900, 700)], None, 90_000, 700),
         # The agent began again at 0, or only its tokens or its cost did.
-        ([(1.0, 90_000, 700), (0.1, 9_000, 600), (0.3, 20_000, 650)], 1.3, 110_000, 1_350, 0),
-        ([(1.0, 90_000, 700), (1.1, 9_000, 100)], 1.1, 99_000, 800, 0),
-        ([(1.0, 90_000, 700), (0.1, 99_000, 800)], 1.1, 99_000, 800, 0),
+        ([(1.0, 90_000, 700), (0.1, 9_000, 600), (0.3, 20_000, 650)], 1.3, 110_000, 1_350),
+        ([(1.0, 90_000, 700), (1.1, 9_000, 100)], 1.1, 99_000, 800),
+        ([(1.0, 90_000, 700), (0.1, 99_000, 800)], 1.1, 99_000, 800),
     ],
 )
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
-def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion, marked):
+def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion):
     records = [
         {"accumulated_cost": paid, "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written}}
         for paid, tokens, written in figures
@@ -390,7 +331,6 @@ def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures
     assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
     assert sum(call.usage["prompt_tokens"] for call in found) == prompt
     assert sum(call.usage["completion_tokens"] for call in found) == completion
-    assert sum("lacking" in call.usage for call in found) == marked
 
 
 def a_log(format, text, last):
@@ -436,7 +376,7 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
         assert prompts("edited", [10, 20]) == [20 + 20 - shared]
     first, fork = [one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]]
     first, fork = sorted((first, fork), key=len)
-    assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30]
+    assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30 - shared]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -467,7 +407,7 @@ def test_plots_of_characters_show_every_value_and_fit():
     assert lines == ["         █", "▁        █"]
 
 
-def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):
+def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):
     def record(number):
         usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
         return {"type": "ai", "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage}}
@@ -486,20 +426,19 @@ def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlo
 
         monkeypatch.setattr(codec, "decode_all", counting)
         stats = histories["ours"].stats()
-        assert decoded.count(1) == decoded.count(600) == 1
+        assert max(map(decoded.count, range(600))) <= 6  # counted, for the curve, and for the Views at the condensation
     assert (stats.findings, sum(one.calls for one in stats.models.values())) == ([], 600)
     assert len(stats.view_tokens) == 603
     with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
         connection.execute("UPDATE events SET body = 'x' WHERE id = 590")
     ran = foldlog("stats", "--json")
-    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (1, 601, [])
-    findings = ran.document["findings"]
-    assert ["event 590" in findings[0], findings[1:]] == [
-        True,
-        [
-            "conversation 'ours': the sizes of its View are not counted: not every event from 500 on can be read",
-        ],
-    ]
+    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (1, 602, [])
+    (finding,) = ran.document["findings"]
+    assert finding.startswith("conversation 'ours': the sizes of its View are not counted: ")
+    assert "event 590" in finding
+    with open_histories("foldlog.db") as histories:
+        histories["ours"].append(Message(source="user", content="more"))
+    assert foldlog("stats", "--json").document["events"]["total"] == 603, "what was counted before is not read again"
 
 
 def test_a_reply_that_several_logs_repeat_is_counted_once():

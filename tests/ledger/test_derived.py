@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
 from pydantic import SecretStr
 
 import foldlog
 from foldlog import Message
 from foldlog._reports.audit_database import update
-from foldlog._reports.of_one import Sums, own_sums, sums_of
+from foldlog._reports.figures import figures_of
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import priced
+from foldlog._reports.spending import spent_by
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._reports.sums import KeptSums, ListedLine
+from foldlog._reports.stored_figures import Row, StoredFigures
 from foldlog._search import search
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -83,8 +82,8 @@ class Place:
             "overviews": self.overviews(),
             "home": self.home(),
             "stats": collect_stats(self.store, None, views=Views(self.store)).document(),
-            "last": {line.document.conversation: line.document.last_event_at for line in self.lines()},
-            "costs": {line.document.conversation: line.spent(Prices()).cost for line in self.lines()},
+            "last": {row.id: figures.overview.last_event_at for row, figures in self.rows()},
+            "costs": {row.id: spent_by(figures.calls, Prices()).cost for row, figures in self.rows()},
             "copy": self.copied(),
             "page": {name: self.page(self.pages, name) for name in self.living()},
         }
@@ -126,12 +125,12 @@ class Place:
     def listed(self) -> list[str]:
         return sorted(one.id for one in self.histories.list({"user": "u"}, age_max_s=0).conversations)
 
-    def lines(self) -> list[ListedLine]:
-        return [line for block in KeptSums(self.store).blocks() for line in block.lines]
+    def rows(self) -> list[Row]:
+        living = (row for row in self.store.iter_conversations() if row.erased_at is None)
+        return [*StoredFigures(self.store).of(living)]
 
     def overviews(self) -> dict[str, Overview]:
-        rows = (row for row in self.store.iter_conversations() if row.erased_at is None)
-        return {row.id: one.overview for row, one in KeptSums(self.store).of(rows)}
+        return {row.id: figures.overview for row, figures in self.rows()}
 
     def overviews_anew(self) -> dict[str, Overview]:
         rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
@@ -139,13 +138,14 @@ class Place:
 
     def stats_anew(self) -> Any:
         """Count without what is kept."""
-        total, calls = Sums(), []
-        for row in (row for row in self.store.iter_conversations() if row.erased_at is None):
-            one = sums_of(self.store, Views(self.store), row)
-            own = own_sums(self.store, row, one, self.living()) or one
-            total.add(own)
-            calls += own.spending.summed()
-        return Stats(**asdict(total.counts), models=priced(calls, Prices())).document()
+        living = (row for row in self.store.iter_conversations() if row.erased_at is None)
+        stats = Stats()
+        stats.take(
+            [(row, figures_of(self.store, Views(self.store), row)) for row in living],
+            StoredFigures(self.store),
+            Prices(),
+        )
+        return stats.document()
 
     def home(self) -> dict[str, tuple[str | None, int | None]]:
         """Return some figures of the home of the page, served anew each time."""

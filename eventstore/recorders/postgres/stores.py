@@ -23,7 +23,7 @@ import psycopg
 from psycopg import conninfo
 
 from foldlog.eventstore.errors import InvalidArgument, InvalidOption, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.recorders.base import OF_ALL, Columns, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import Part
@@ -207,9 +207,6 @@ class StoresReader(PostgresReader):
         if statement in _ANY_STORE:
             return self._of_server(statement, *parameters)
         key = parameters[_KEYS_AT.get(statement, 0)]
-        if key == OF_ALL:
-            answers = self._each(statement, *parameters)
-            return answers[0] if all(answers) else []
         if key == 0 and self._home is None:
             return [row for found in self._each(statement, *parameters) for row in found]
         return self._one(self._number(key), statement, *parameters)
@@ -396,10 +393,9 @@ class StoresTransaction:
         store._write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
-        """Keep records. Those of all conversations are kept in each store: whichever deletes its own deletes them."""
-        numbers = self._server.numbers if key == OF_ALL else [self._stores.store_of(key) if key else self._home or 0]
-        for number in numbers:
-            self._at(number).put_records(key, *arguments, **options)
+        """Keep records of a conversation, or of none, in its store."""
+        number = self._stores.store_of(key) if key else self._home or 0
+        self._at(number).put_records(key, *arguments, **options)
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
         joined = _OF_ALL_STORES.get(statement)
@@ -712,7 +708,7 @@ def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], option
     first = options.get("forks_of", arguments[0] if arguments else options.get("key"))
     if method == "conversation" and isinstance(first, str):
         return stores.home(first)
-    if isinstance(first, int) and first not in (0, OF_ALL):
+    if isinstance(first, int) and first:
         return stores.store_of(first)
     if method in ("touched", "listed", "conversations", "placed_rows", "id_from", "recalled_among"):
         raise StoreUnusable(f"a write transaction cannot ask all stores ({method})", kind="refused")

@@ -136,11 +136,11 @@ def run(
 def _model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most, if its replies tell. Cost: the events."""
     from foldlog._formats.usage import UNNAMED
-    from foldlog._reports.of_one import Counting, counted_on
+    from foldlog._reports.figures import figures_of
 
     calls = Counter[str]()
-    found, _ = counted_on(store, Views(store), store.conversation(conversation), Counting())
-    for one in found.calls:
+    figures = figures_of(store, Views(store), store.conversation(conversation))
+    for one in figures.calls:
         calls[one.model] += 0 if one.by_condenser else one.calls
     del calls[UNNAMED]
     return next((model for model, number in calls.most_common(1) if number), None)

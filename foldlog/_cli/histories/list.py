@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -20,19 +20,17 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
-from foldlog._cli.tables import COST, TOKENS, Column, print_rows
+from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._companions import companion_of
 from foldlog._history.lease import ends_of_leases, to_resume
-from foldlog._words.gist import compact, count, spent_words, tokens_words
-from foldlog.eventstore import ConversationRow, Store, StoreUnusable
+from foldlog._words.gist import compact, count, number_words, spent_words
+from foldlog.eventstore import ConversationRow, Store
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from foldlog._documents import ConversationDocument, FollowersDocument
-    from foldlog._reports.prices import Prices
-    from foldlog._reports.sums import ListedLine
 
 _TOLD_MAX = 160
 """Characters of a format and a title. ``--json`` has the whole title."""
@@ -48,12 +46,12 @@ _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
     "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
     "last": lambda row: row.updated_at,
 }
-_FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
-    "events": lambda line, prices: line.events,
-    "activity": lambda line, prices: line.last_event_at,
-    "errors": lambda line, prices: line.errors,
-    "tokens": lambda line, prices: line.spent(prices).tokens,
-    "cost": lambda line, prices: line.spent(prices).cost,
+_FIGURES: dict[str, Callable[[ConversationDocument], Any]] = {
+    "events": lambda one: one.version if one.events is None else one.events,
+    "activity": lambda one: one.last_event_at,
+    "errors": lambda one: one.errors,
+    "tokens": lambda one: one.spent and one.spent.tokens,
+    "cost": lambda one: one.spent and one.spent.cost,
 }
 """Orders for which conversations are read."""
 _OF_PLACE = ("program", "cwd", "branch", "model")
@@ -62,8 +60,8 @@ _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 """What a short list lacks of an overview."""
 _COLUMNS = (*_SORTS, *_FIGURES)
 _MORE = "-n N shows more, --sort last --reverse the newest first"
-_NAIVE = "*"
-"""The mark of a time without a zone."""
+_NAIVE = " (local)"
+"""Stands behind a time whose source names no zone."""
 
 
 _Line = tuple["ConversationDocument", int]
@@ -137,8 +135,8 @@ def run(
     title.
 
     sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
-    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens; calls that
-    conversations share (forks, replies of one id) are in each: stats counts them once.
+    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens. A fork's are those of
+    what it did itself.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
@@ -151,12 +149,7 @@ def run(
     after = given_moment("--since", since)
     aside = _Aside()
     with open_existing(db) as store:
-        is_filtered = bool(attributes or match or here or after or to_be_resumed)
         rows: Iterator[ConversationRow] = listed(store)
-        if sort in _FIGURES and (figures := _figures(store, sort, prices)):
-            unknown = () if is_filtered else (name for name, figure in figures.items() if figure is None)
-            aside.unsorted = sum(every or not companion_of(name) for name in unknown)
-            rows = _by_figure(store, figures, reverse=reverse, is_short=limit is not None and not is_filtered)
         if not every:
             rows = aside.without_own(rows)
         if attributes:
@@ -181,7 +174,13 @@ def run(
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
         is_cut = limit is None and not as_json
-        described = _described(store, aside, prices, islice(rows, _SHOWN if is_cut else limit), sizes=sizes)
+        most = _SHOWN if is_cut else limit
+        if sort in _FIGURES:
+            listing = _sorted(_described(store, aside, prices, rows, sizes=True), sort, aside, reverse=reverse)
+            rows = (row for row, _ in listing)  # that are left out
+            described = (one for _, one in islice(listing, most))
+        else:
+            described = (one for _, one in _described(store, aside, prices, islice(rows, most), sizes=sizes))
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
@@ -249,9 +248,9 @@ def _print(described: Iterator[ConversationDocument], sort: str, *, is_tree: boo
 
 def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: _Aside) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
-    from foldlog._reports.sums import KeptSums
+    from foldlog._reports.stored_figures import StoredFigures
 
-    for row, one in KeptSums(store).of(rows, whole=False):
+    for row, one in StoredFigures(store).of(rows, whole=False):
         more = one.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
@@ -277,61 +276,44 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 def _described(
     store: Store, aside: _Aside, prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
-) -> Iterator[ConversationDocument]:
-    from msgspec.structs import replace
-
+) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
     from foldlog._documents import ConversationDocument
-    from foldlog._formats.usage import UNNAMED
     from foldlog._reports.prices import Prices
-    from foldlog._reports.spending import spent_by
-    from foldlog._reports.sums import KeptSums, document_of
+    from foldlog._reports.spending import unpriced
+    from foldlog._reports.stored_figures import StoredFigures, document_of
 
     table = Prices(prices)
-    for row, one in KeptSums(store).of(rows, whole=sizes):
-        more, spent = one.overview, None
+    for row, figures in StoredFigures(store).of(rows, whole=sizes):
+        more = figures.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
         elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
-        if sizes and one.is_sound and row.erased_at is None:
-            spent = spent_by(one.calls, table)
-            if spent.cost is None:
-                priceable = (
-                    each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
-                )
-                aside.unpriced.append({*priceable} - {UNNAMED})
-        if sizes:
-            yield replace(document_of(row, one), spent=spent)
-        else:
+        if not sizes:
             near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
-            yield ConversationDocument.of_row(row, **near)
+            yield row, ConversationDocument.of_row(row, **near)
+            continue
+        one = document_of(row, figures, table)
+        if one.spent and one.spent.cost is None:
+            aside.unpriced.append(unpriced(figures.calls, table))
+        yield row, one
 
 
-def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
-    """Return by which figure each conversation is sorted; None for one of which it is not known."""
-    from foldlog._reports.prices import Prices
-    from foldlog._reports.sums import KeptSums
-
-    sums, table = KeptSums(store), Prices(prices)
-    with terminal.working("reading conversations"):
-        try:
-            blocks = sums.blocks()
-        except StoreUnusable:  # a conversation that cannot be listed is named, and the others are
-            blocks = sums.blocks([row for row in listed(store) if row.erased_at is None])
-    figure = _FIGURES[sort]
-    return {line.conversation: figure(line, table) for block in blocks for line in block.lines}
-
-
-def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_short: bool) -> Iterator[ConversationRow]:
-    """Yield the conversations in the order of a figure, in either order those last of which it is not known, and then
-    erased ones. ``is_short``: only the first ones are asked for, and not all conversations are read for them.
+def _sorted(
+    described: Iterable[tuple[ConversationRow, ConversationDocument]], sort: str, aside: _Aside, *, reverse: bool
+) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
+    """Yield conversations in the order of a figure, in either order those last of which it is not known, and then
+    erased ones.
     """
-    known = (name for name, figure in figures.items() if figure is not None)
-    unknown = (name for name, figure in figures.items() if figure is None)
-    ordered = chain(sorted(known, key=figures.__getitem__, reverse=reverse), unknown)
-    there = {} if is_short else {row.id: row for row in listed(store)}
-    yield from (there.get(name) or store.conversation(name) for name in ordered)
-    yield from (row for row in there.values() or listed(store) if row.id not in figures)
+    with terminal.working("reading conversations"):
+        listing = [*described]
+    figure = _FIGURES[sort]
+    known = [each for each in listing if figure(each[1]) is not None and each[0].erased_at is None]
+    unknown = [each for each in listing if figure(each[1]) is None and each[0].erased_at is None]
+    aside.unsorted = len(unknown)
+    yield from sorted(known, key=lambda each: figure(each[1]), reverse=reverse)
+    yield from unknown
+    yield from (each for each in listing if each[0].erased_at is not None)
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -340,7 +322,7 @@ def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_sh
 def _show_none(
     db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None, attributes: Iterable[str]
 ) -> None:
-    from foldlog._reports.sums import KeptSums
+    from foldlog._reports.stored_figures import StoredFigures
 
     there = sum(1 for _ in listed(store))
     if there:
@@ -353,7 +335,7 @@ def _show_none(
                 f" Still leased, perhaps by workers that were killed: {len(leased):,}; the first lease ends at {ends}."
             )
         unknown = {*attributes}
-        for _, one in KeptSums(store).of(listed(store), whole=False) if unknown else ():
+        for _, one in StoredFigures(store).of(listed(store), whole=False) if unknown else ():
             unknown.difference_update(one.overview.attributes or ())
         if unknown:
             named = ", ".join(sorted(unknown))
@@ -385,14 +367,13 @@ def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
 
 
 _NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
-_ACTIVITY = Column("last activity (UTC)", marks={_NAIVE: f"{_NAIVE} its source names no zone"}, may_go=True)
+_ACTIVITY = Column("last activity (UTC)", may_go=True)
 _SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
-_UNMARKED = {"+": "+ at least: the source of some results does not say whether they are errors"}
-_ERRORS = Column("errors", "right", marks=_UNMARKED, may_go=True)
+_ERRORS = Column("errors", "right", may_go=True)
 _SENT, _TOKENS, _CONDENSED = (
     Column(heading, "right", may_go=True) for heading in ("sent+sum.", "≈ tokens", "condensed")
 )
-_SPENT = Column("tokens spent", "right", marks=TOKENS, may_go=True)
+_SPENT = Column("tokens spent", "right", may_go=True)
 _LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
 
 
@@ -421,12 +402,12 @@ def _long_cells(line: _Line) -> list[str]:
         sent = f"{one.sent_events:,}" + (f" + {one.sent_summaries:,}" if one.sent_summaries else "")
     tokens, cost = "", spent_words(one.spent) if one.spent else ""
     if one.spent and one.spent.tokens is not None:
-        tokens = tokens_words(one.spent.tokens, one.spent)
-    counted = (one.errors, one.tokens, one.condensations) if one.spent else (None, one.tokens, None)
-    errors, *figures = ("" if each is None else f"{each:,}" for each in counted)
-    errors = "unknown" if one.spent and one.errors is None else f"{errors}+" if errors and one.unmarked else errors
+        tokens = number_words(one.spent.tokens)
+    counted: list[Any] = [one.errors, one.condensations] if one.spent else []
+    errors, condensed = map(number_words, counted) if counted else ("", "")
+    view = "" if one.tokens is None else f"{one.tokens:,}"
     activity, below = _last_cells(line)
-    return [*_name_cells(line), activity, errors, sent, *figures, tokens, cost, below]
+    return [*_name_cells(line), activity, errors, sent, view, condensed, tokens, cost, below]
 
 
 def _name_cells(line: _Line) -> list[str]:

@@ -44,7 +44,6 @@ from foldlog._maintenance import (
 )
 from foldlog._matching import Holds, events_with, files_with, is_json, keep_documents, source_with, text_or_pattern
 from foldlog._meant import meant
-from foldlog._reports.sums import KeptSums
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -399,7 +398,7 @@ def _redacted(
     each = [
         (name, ids_of[name][at : at + _TOGETHER]) for name in names for at in range(0, len(ids_of[name]), _TOGETHER)
     ]
-    with KeptSums(search.store).put_back(), terminal.working("redacting", "events", total) as update:
+    with terminal.working("redacting", "events", total) as update:
         if search.text is not None:
             for name, gone in shown.items():
                 keep_documents(search.store_of(name), name, {event.id for event in gone}, search.text)

@@ -32,7 +32,7 @@ from foldlog._documents import (
 from foldlog._reports.dropped import dropped_document, dropped_in
 from foldlog._words.dropped import dropped_words
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import count, spent_words, tokens_words
+from foldlog._words.gist import count, number_words, spent_words
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
@@ -269,7 +269,7 @@ def _show_runs(found: RunsDocument) -> None:
 def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:
     """Print what each of two runs has side by side, and the answers to their last requests."""
     rows = [
-        (name, *("unknown" if (told := getattr(run, name)) is None else f"{told:,}" for run in runs))
+        (name, *(number_words(getattr(run, name)) for run in runs))
         for name in ("requests", "replies", "calls", "errors")
     ]
     rows += in_both
@@ -277,8 +277,8 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
         called = (f"{run.tools.get(tool, 0):,}" for run in runs)
         rows.append((f"calls of {tool}", *called))
     for name in ("prompt_tokens", "completion_tokens"):
-        told = (run.spent and tokens_words(getattr(run.spent, name), run.spent) for run in runs)
-        rows.append((name.replace("_", " "), *(each or "unknown" for each in told)))
+        tokens = (number_words(getattr(run.spent, name, None)) for run in runs)
+        rows.append((name.replace("_", " "), *tokens))
     costs = [run.spent or SpentDocument() for run in runs]
     if any(each.condenser_calls for each in costs):
         rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
+from enum import StrEnum
 from functools import partial
 from itertools import islice
+from typing import Annotated
 
+import typer
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
+from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
+from foldlog._cli.outcome import Refused
+from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._cli.tables import COST, TOKENS, Column, print_rows
-from foldlog._documents import ToolDocument
+from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._documents import GroupedDocument, ModelDocument, ToolDocument
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import spent
+from foldlog._reports.spending import spent, sum_up
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._words.gist import calls_words, cost_words, count, spent_words, tokens_words
+from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
 from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views
 
@@ -29,8 +37,23 @@ _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""
 
 
+class By(StrEnum):
+    """What ``--by`` groups figures by."""
+
+    DAY = "day"
+    MODEL = "model"
+    TOOL = "tool"
+
+
 def run(
     conversations: SomeConversations = None,
+    by: Annotated[
+        By | None, typer.Option("--by", help="Tokens and cost by day or by model, or calls and errors by tool.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="With --by day or model: calls since that day: 2026-03-01, 7d."),
+    ] = None,
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -38,43 +61,85 @@ def run(
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, or without a zone.
-    Tokens and cost are those that events tell. Where a call tells none, the price of its tokens
-    stands for it (≈). What conversations share (pasts of forks, replies of one id) counts once.
-    Tokens saved are those of the View before each condensation less those after it, estimated (≈).
+    A total is the sum of what is known, and says of how many conversations a figure is not known. A reply
+    counts once, by its ids; a fork counts what it did itself. Where a call tells no cost, the price of its
+    tokens stands for it (≈).
 
-    Example: foldlog stats tidewatch
+    Example: foldlog stats --by model --since 7d
     """
+    first_day = _first_day(since, by)
     with open_existing(db) as store, terminal.working("counting", "events") as update:
-        names = list(islice(chosen(store, conversations), None if conversations else 2))
-        of_all = not conversations and len(names) > 1
-        update(total=None if of_all else events_total(store, names))
+        first = list(islice(chosen(store, conversations), None if conversations else 2))
+        names = first if conversations or len(first) == 1 else None
+        update(total=None if names is None else events_total(store, names))
         collect = partial(
             collect_stats, store, on_events=lambda n: update(advance=n), views=Views(store), prices=Prices(prices)
         )
         try:
-            stats = collect(None if of_all else names)
+            stats = collect(names)
         except StoreUnusable:  # one that cannot be read is named, and the others are counted
             stats = collect(list(chosen(store, None)))
-    is_one = stats.conversations == 1
-    title = names[0] if is_one else f"{stats.conversations:,} conversations"
-    document = stats.document(names[0] if is_one else UNSET)
-    terminal.answer(document, lambda: _show(stats, title))
+    if by is not None:
+        grouped = _grouped(stats, by, first_day)
+        terminal.answer(grouped, lambda: _show_grouped(grouped, stats))
+    else:
+        title = names[0] if names and len(names) == 1 else count(stats.conversations, "conversation")
+        document = stats.document(names[0] if names and len(names) == 1 else UNSET)
+        terminal.answer(document, lambda: _show(stats, title))
     for finding in stats.findings:
         terminal.warn(finding)
+
+
+def _first_day(since: str | None, by: By | None) -> str:
+    moment = given_moment("--since", since)
+    if moment is None:
+        return ""
+    if by not in (By.DAY, By.MODEL):
+        raise Refused("--since is for '--by day' and '--by model': other figures are not kept by day")
+    return moment.astimezone(UTC).date().isoformat()
+
+
+def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
+    """Return calls by day or model, or by tool."""
+    groups: dict[str, ModelDocument] = {}
+    for (day, model), calls in stats.models.items() if by is not By.TOOL else ():
+        is_in = not first_day or (day[:1].isdigit() and day >= first_day)
+        if is_in and by is By.DAY:
+            sum_up(groups, {day: replace(calls, model="")})
+        elif is_in:
+            sum_up(groups, {model: replace(calls, day="")})
+    return GroupedDocument(
+        by=str(by),
+        conversations=stats.conversations,
+        without_usage=stats.without_usage,
+        without_cost=stats.without_cost,
+        models=tuple(calls for _, calls in sorted(groups.items())),
+        tools=stats.tools if by is By.TOOL else {},
+    )
+
+
+def _show_grouped(grouped: GroupedDocument, stats: Stats) -> None:
+    if grouped.by == By.TOOL:
+        rows = sorted(grouped.tools.items(), key=lambda item: -item[1].calls)
+        columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
+        print_rows(columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows])
+        return
+    _show_calls([((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=10),))
+    _show_unknown(stats)
 
 
 def _show(stats: Stats, title: str) -> None:
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
-    errors = _errors(stats, bool(stats.findings))
+    errors = _errors(stats)
     events = count(sum(stats.events.values()), "event")
     terminal.say((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"), wraps=True)
     _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
         "calls by tool",
-        [(tool, one.calls, _errors(one, bool(stats.findings))) for tool, one in tools[:_TOOLS]],
+        [(tool, one.calls, _errors(one)) for tool, one in tools[:_TOOLS]],
         left_out=len(tools) - _TOOLS,
     )
     if len(stats.days) > 1:
@@ -85,12 +150,25 @@ def _show(stats: Stats, title: str) -> None:
     _show_view(stats)
 
 
-def _errors(one: Stats | ToolDocument, is_part: bool) -> str:
-    """Return ``2 errors``, with + where there may be more; an empty text where there is none."""
+def _show_unknown(stats: Stats) -> None:
+    """Say of how many conversations a figure is not known."""
+    of_them = {
+        "without usage": stats.without_usage,
+        "with calls that have no price": stats.without_cost,
+        "of sources that mark no errors": stats.unmarked,
+    }
+    unknown = ", ".join(f"{number:,} {what}" for what, number in of_them.items() if number)
+    if unknown and stats.conversations > 1:
+        terminal.note(f"of {count(stats.conversations, 'conversation')}, {unknown}")
+    if stats.unpriced:
+        terminal.note(f"no price of {', '.join(sorted(stats.unpriced))}: {prices_hint()}")
+
+
+def _errors(one: Stats | ToolDocument) -> str:
+    """Return ``2 errors``; an empty text where there is none."""
     if one.errors is None:
         return "errors unknown"
-    some = "+" if one.unmarked or is_part else ""
-    return count(one.errors, "error").replace(" ", f"{some} ") if one.errors or some else ""
+    return count(one.errors, "error") if one.errors else ""
 
 
 def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:
@@ -111,28 +189,34 @@ def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, st
 
 def _show_models(stats: Stats) -> None:
     if not stats.models:
-        return terminal.print_heading("no cost: no call records its model, usage or cost")
-    terminal.print_heading("tokens and cost by model and day")
+        terminal.print_heading("no cost: no call records its model, usage or cost")
+    else:
+        terminal.print_heading("tokens and cost by model and day")
+        _show_calls(sorted(stats.models.items()), (Column("day"), Column("model", least=12)))
+    _show_unknown(stats)
+
+
+def _show_calls(groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]) -> None:
+    """Print calls of models with their tokens and cost, a line for each group, and the total."""
     rows = [
         (
-            day,
-            model,
+            *names,
             calls_words(one),
-            *(tokens_words(getattr(one, f"{name}_tokens"), one) for name in _TOKENS),
+            *(number_words(getattr(one, f"{name}_tokens")) for name in _TOKENS),
             spent_words(one),
         )
-        for (day, model), one in sorted(stats.models.items())
+        for names, one in groups
     ]
     columns = (
-        Column("day"),
-        Column("model", least=12),
+        *named,
         Column("calls", "right", marks={"+": "calls + those of condensers"}, may_go=True),
-        *(Column(name, "right", marks=TOKENS, may_go=True) for name in _TOKENS),
+        *(Column(name, "right", may_go=True) for name in _TOKENS),
         COST,
     )
     if len(rows) > 1:
-        total = spent(stats.models.values())
-        rows.append(("in all", "", calls_words(total), *[""] * len(_TOKENS), spent_words(total)))
+        total = spent(one for _, one in groups)
+        empty = [""] * (len(named) - 1)
+        rows.append(("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total)))
     print_rows(columns, rows)
 
 
@@ -149,7 +233,7 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
-            cost_words(one.cost, at_least=one.costs_recorded < one.made + one.declined + one.failed),
+            cost_words(one.cost),
         )
         for name, one in stats.condensations.items()
     ]

@@ -174,8 +174,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it.
 
-    The id is that of the message with that of its ``request``: some servers give the same one to many messages. A line
-    without a reason to stop is of a response that has only ``begun``.
+    The id is that of the message with that of its ``request``: some servers give the same one to many messages.
     """
     if type(message) is dict and message.get("model") == OF_NO_MODEL:
         return {"model": OF_NO_MODEL}
@@ -184,5 +183,4 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
-    told = usage_told(message["usage"], model=message.get("model"), reply=reply)
-    return told | {"begun": True} if told and message.get("stop_reason", "") is None else told
+    return usage_told(message["usage"], model=message.get("model"), reply=reply)

@@ -12,7 +12,7 @@ from foldlog._formats.claude_code.lines import TITLES
 from foldlog._formats.record import time_in
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED, ModelCall
-from foldlog._usage import LACKING, OF_NO_MODEL, usage_of
+from foldlog._usage import OF_NO_MODEL, usage_of
 
 
 class _Block(Struct, omit_defaults=True):
@@ -29,7 +29,6 @@ class _Message(Struct, omit_defaults=True):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block] | None = None
-    stop_reason: str | UnsetType | None = UNSET
     usage: dict[str, Any] | None = None
 
 
@@ -54,6 +53,19 @@ class _Line(Struct, omit_defaults=True):
     cwd: str | None = None
     gitBranch: str | None = None
     message: _Message | None = None
+
+
+def _results_in(message: _Message) -> list[_Block]:
+    blocks = message.content if type(message.content) is list else []
+    return [block for block in blocks if block.type == "tool_result"]
+
+
+def _is_answer(message: _Message) -> bool:
+    """Return whether a message has a result of a tool, or what a model says or calls."""
+    if message.role != "assistant":
+        return bool(_results_in(message))
+    content = message.content
+    return type(content) is not list or any(block.type in ("text", "tool_use") for block in content)
 
 
 _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
@@ -84,7 +96,8 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def count(self, skeleton: _Line) -> None:
         state, kind, message = self.state, skeleton.type, skeleton.message
-        self.happened(skeleton.timestamp, is_activity=not skeleton.isCompactSummary)
+        is_answer = message is not None and _is_answer(message)
+        self.happened(skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer)
         if state.conversation is None and skeleton.sessionId:
             self._name(skeleton)
         if skeleton.uuid:
@@ -115,20 +128,9 @@ class ClaudeCodeSkeleton(Skeleton):
             block.text = block.text and ""
 
     def calls(self) -> Iterator[ModelCall]:
-        for reply, (at, model, usage, is_begun) in self.state.replies.items():
+        for reply, (at, model, usage) in self.state.replies.items():
             if model != OF_NO_MODEL and usage:
-                counted = {**usage, **LACKING} if is_begun else usage
-                yield ModelCall(time_in(at), model or UNNAMED, counted, None, 1, reply)
-
-    def _tell(self, reply: str, *, is_told: bool) -> None:
-        """Count a reply that tells no usage, unless one of its lines does."""
-        extra, state = self.state.extra, self.state
-        if extra.get("reply") == reply:
-            state.untold -= is_told and extra["is_untold"]
-            extra["is_untold"] = extra["is_untold"] and not is_told
-            return
-        extra["reply"], extra["is_untold"] = reply, not is_told
-        state.untold += not is_told
+                yield ModelCall(time_in(at), model or UNNAMED, usage, None, 1, reply)
 
     def _name(self, line: _Line) -> None:
         """Take the session that a line names, with the sub-agent if the line belongs to one."""
@@ -158,7 +160,7 @@ class ClaudeCodeSkeleton(Skeleton):
     def _count_user(self, line: _Line, message: _Message) -> None:
         content = message.content
         blocks = content if type(content) is list else []
-        results = [block for block in blocks if block.type == "tool_result"]
+        results = _results_in(message)
         for block in results:
             self.answered(block.tool_use_id, failed=block.is_error is True)
         if len(results) == len(blocks) and results:
@@ -184,8 +186,6 @@ class ClaudeCodeSkeleton(Skeleton):
             self._usage = usage_of(message.usage)
         if message.model != OF_NO_MODEL:
             self.located(None, model=message.model)
-            self._tell(reply, is_told=bool(self._usage))
         if self._usage:
-            is_begun = message.stop_reason is None
-            self.state.replies[reply] = line.timestamp, message.model, self._usage, is_begun
+            self.state.replies[reply] = line.timestamp, message.model, self._usage
             self.state.context_tokens = self._usage.get("prompt_tokens") or self.state.context_tokens

@@ -74,7 +74,7 @@ FORMAT = Format(
     conversation=first_named(_session),
     looks_like="openai-responses",
     source_id=_source_id,
-    told_usage=ToldUsage(calls=calls_of_events, is_apart=True),
+    told_usage=ToldUsage(calls=calls_of_events),
     says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",

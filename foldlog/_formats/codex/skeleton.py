@@ -12,12 +12,11 @@ from foldlog._formats.codex.lines import CONTEXT, FAILED, has_failed, texts_in
 from foldlog._formats.record import dict_or_empty, time_in
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED, ModelCall, at_total, tokens_of
-from foldlog._usage import LACKING, usage_of
+from foldlog._usage import usage_of
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
 _SHELL = "local_shell"
-_INSTRUCTING = ("developer", "system")
 
 
 class _Payload(Struct, omit_defaults=True):
@@ -71,7 +70,8 @@ class CodexSkeleton(Skeleton):
     def count(self, skeleton: _Line) -> None:
         kind, payload = _kind_of(skeleton), skeleton.payload or skeleton
         is_condensed = kind == "compacted" or _rolls_back(kind, payload)
-        self.happened(skeleton.timestamp, is_activity=not is_condensed)
+        is_answer = payload.role == "assistant" or payload.type in _CALLS | _OUTPUTS
+        self.happened(skeleton.timestamp, is_activity=not is_condensed, is_answer=is_answer)
         if kind == "response_item":
             self._count_item(payload)
             return
@@ -114,18 +114,15 @@ class CodexSkeleton(Skeleton):
             skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
 
     def calls(self) -> Iterator[ModelCall]:
-        for at, model, usage, lacks, total, key in self.state.replies.values():
-            counted = {**usage, **LACKING} if lacks else usage
-            call = ModelCall(time_in(at), model or UNNAMED, counted, None, 1, key)
+        for at, model, usage, total, key in self.state.replies.values():
+            call = ModelCall(time_in(at), model or UNNAMED, usage, None, 1, key)
             yield at_total(call, total) if key is None else call
 
     def _count_item(self, item: _Payload | _Line) -> None:
         """Count an item of the model's API."""
         if item.type in _CALLS:
-            self._reply()
             self.called(item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None))
         elif item.type in _OUTPUTS:
-            self._end_reply()
             self.answered(item.call_id, failed=has_failed(item.output))
         elif item.type == "message":
             texts = texts_in(item.content)
@@ -133,10 +130,6 @@ class CodexSkeleton(Skeleton):
             labels = {"assistant": "agent", "developer": "system", "system": "system"}
             user = "environment" if is_context else "user"
             self.part(labels.get(item.role or "", user))
-            if item.role == "assistant":
-                self._reply()
-            elif item.role not in _INSTRUCTING:
-                self._end_reply()
             if item.role == "user" and words and not is_context:
                 self.asked(words)
         else:
@@ -150,29 +143,15 @@ class CodexSkeleton(Skeleton):
         if type(last) is not dict or total == seen:
             return
         usage, tokens = usage_of(last), tokens_of(total)
-        spent = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
-        lacks = tokens - extra.get("seen_tokens", 0) > spent
         number = str(tokens)
         times = extra.setdefault("times", {})
         times[number] = times.get(number, 0) + 1
         ancestor = extra.get("ancestor")
         key = f"{ancestor} {number} {times[number]}" if ancestor else None
         place = str(len(self.state.replies))
-        self.state.replies[place] = at, extra.get("model"), usage, lacks, None if key else total, key
+        self.state.replies[place] = at, extra.get("model"), usage, None if key else total, key
         self.state.context_tokens = usage.get("prompt_tokens") or self.state.context_tokens
-        extra["seen"], extra["seen_tokens"] = total, tokens
-        self.state.untold -= extra.get("said", 0)
-        extra["said"], extra["is_told"] = 0, True
-
-    def _reply(self) -> None:
-        """Take notice of what a model says: it tells no usage before a later line does."""
-        extra = self.state.extra
-        if not extra.get("said") and not extra.get("is_told"):
-            extra["said"] = 1
-            self.state.untold += 1
-
-    def _end_reply(self) -> None:
-        self.state.extra["said"], self.state.extra["is_told"] = 0, False
+        extra["seen"] = total
 
 
 class _Numbered(Struct):

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from foldlog._formats.record import within
 from foldlog._formats.told import id_of_source
 from foldlog._formats.usage import UNNAMED, ModelCall, at_total, call_told_by, inner, model_named, tokens_of
-from foldlog._usage import LACKING, usage_of
+from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
-    by more than that, the log lacks calls. A log that was edited has the same totals again, and one that was forked
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. A log that
+    was edited has the same totals again, and one that was forked
     from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
     """
     model, seen, ancestor = UNNAMED, inner(None), None
@@ -32,8 +32,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         total = inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
-            lacks_calls = tokens_of(total) - tokens_of(seen) > tokens_of(last)
-            call = call_told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
+            call = call_told_by(event, model, usage_of(last))
             times[tokens_of(total)] += 1
             named = f"{ancestor} {tokens_of(total)} {times[tokens_of(total)]}"
             yield call._replace(reply=named) if ancestor else at_total(call, total)

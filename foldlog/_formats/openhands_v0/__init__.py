@@ -87,6 +87,6 @@ FORMAT = Format(
     decoder=OpenHandsV0Decoder,
     expected="an event object",
     beside=_beside,
-    told_usage=ToldUsage(calls=calls_of_events, is_of_all=True),
+    told_usage=ToldUsage(calls=calls_of_events),
     source_id=lambda record: within(next(iter(members_of(record)), None), "id"),
 )

@@ -76,6 +76,6 @@ FORMAT = Format(
         )
     ),
     beside=_beside,
-    told_usage=ToldUsage(calls=calls_of_events, is_ordered=False),
+    told_usage=ToldUsage(calls=calls_of_events),
     source_id=member("id"),
 )

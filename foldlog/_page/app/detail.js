@@ -308,7 +308,7 @@ export class Detail {
 
   runs({ runs, same_first: same, redacted_first: redacted, first_difference: differing, knew }) {
     const number = (one) => (typeof one === "number" ? grouped(one) : "unknown");
-    const told = (name) => runs.map(({ spent }) => number(spent?.[name]) + (spent?.[name] && spent.tokens_recorded < spent.calls ? "+" : ""));
+    const told = (name) => runs.map(({ spent }) => number(spent?.[name]));
     const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
     const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
     const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => number(run[name]))]);
@@ -369,8 +369,8 @@ const MOST = 200;
 const MOST_TOOLS = 10;
 
 // The tokens of calls, as far as they are told: "1.2k tokens in, 800 of them cached, 34 out".
-function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply, tokens_recorded: told, calls }) {
-  const known = (tokens) => (typeof tokens === "number" ? `${short(tokens)}${told < calls ? "+" : ""}` : "unknown");
+function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
+  const known = (tokens) => (typeof tokens === "number" ? short(tokens) : "unknown");
   return `${known(prompt)} tokens in, ${typeof cached === "number" && cached > 0 ? `${short(cached)} of them cached, ` : ""}${known(reply)} out`;
 }
 

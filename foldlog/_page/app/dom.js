@@ -189,10 +189,10 @@ export const eventsAndSummaries = (events, summaries) => [events || !summaries ?
 
 export const plus = (events, summaries) => summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
 
-// What calls of models cost: ≈ where prices are those of a table, + where some of them are not known.
+// What calls of models cost: ≈ where prices are those of a table.
 export function costWords(spent) {
   if (!spent || spent.cost === null) return "unknown";
-  return `${spent.costs_estimated ? "≈ " : ""}${money(spent.cost)}${spent.costs_recorded < spent.calls ? "+" : ""}`;
+  return `${spent.costs_estimated ? "≈ " : ""}${money(spent.cost)}`;
 }
 
 // A cost, a tiny one with two digits.

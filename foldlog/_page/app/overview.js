@@ -12,9 +12,9 @@ const COLUMNS = [
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
-  ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors; + where the source of some marks none"],
-  ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table, + where some are not known"],
-  ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last. * its source names no zone"],
+  ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors"],
+  ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table"],
+  ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
 
 const SORT = "updated_at"; // falling, unless the reader chooses another order
@@ -99,7 +99,7 @@ export class Overview {
     this.status = el("span", { class: "status", role: "status" });
     this.tiles = el("div", { class: "tiles" });
     this.panels = el("div", { class: "panels" });
-    this.more = el("details", { class: "more", open: !phone.matches }, el("summary", {}, "Savings by reason, and slowest Views"), this.panels);
+    this.more = el("details", { class: "more", open: !phone.matches }, el("summary", {}, "Savings by reason"), this.panels);
     phone.addEventListener("change", () => (this.more.open = !phone.matches));
     this.fleet = el("section", { class: "fleet", "aria-label": "Figures over all conversations" }, this.counting, this.tiles, this.more);
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
@@ -143,14 +143,12 @@ export class Overview {
     this.importing = fleet.import_command;
     this.about = fleet.tokens_are === "counted" ? "" : "≈ ";
     const tile = (name, value, title, partial = false) => el("div", { class: partial ? "tile partial" : "tile", title }, el("b", {}, value, partial ? el("small", {}, " so far") : ""), el("span", {}, name));
-    const { condensations, costs_recorded: priced, conversations, counted, needs_key: locked } = fleet;
+    const { condensations, conversations, counted, needs_key: locked, without_usage: silent, without_cost: unpriced } = fleet;
     const counting = counted < conversations;
     // A figure that reads conversations is not final while some are not counted.
-    const some = (value) => (locked && /\d/.test(value) && !value.endsWith("+") ? `${value}+` : value);
-    const soFar = (name, value, title) => tile(name, some(value), title, counting);
-    const spent = { ...fleet.spent, calls: fleet.spent.calls + locked };  // a conversation without its key may have calls
+    const soFar = (name, value, title) => tile(name, value, title, counting);
+    const unknown = [silent && `${short(silent)} without usage`, unpriced && `${short(unpriced)} with calls that have no price`].filter(Boolean).join(", ");
     const most = Math.max(1, ...fleet.reasons.map((each) => each.tokens_saved ?? 0));
-    const slow = Math.max(1, ...fleet.slowest.map((each) => each.open_ms));
     const bar = (part) => {
       const node = el("span", { class: "meter", "aria-hidden": true });
       node.style.width = `${Math.max(0, Math.round(part * 100))}%`;
@@ -158,7 +156,6 @@ export class Overview {
     };
     const heading = (name) => el("h2", {}, name, counting ? el("span", { class: "soft" }, " so far") : "");
     const means = savingMeans(fleet.counted_as);
-    const unpriced = counting ? "none recorded" : "not recorded";
     refill(
       this.tiles,
       tile(`${conversations === 1 ? "conversation" : "conversations"}${locked ? `, ${short(locked)} without a key` : ""}`, short(conversations)),
@@ -167,19 +164,16 @@ export class Overview {
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
-      soFar(`cost of ${tokensSpent(spent) ?? "all calls"}`, costWords(spent), "What all calls of models used and cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
-      soFar("cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : `${money(fleet.cost)}${priced < condensations ? "+" : ""}`, `What the models of condensations cost: ${short(priced)} of ${short(condensations)} recorded it`),
+      soFar(`cost of ${tokensSpent(fleet.spent) ?? "all calls"}`, costWords(fleet.spent), `What all calls of models used and cost, a reply once, by its ids: ≈ at the prices of a table (foldlog serve --prices FILE)${unknown ? `; of ${count(conversations, "conversation")}, ${unknown}` : ""}`),
+      ...(unknown ? [tile(`of ${count(conversations, "conversation")}`, unknown, "Their tokens or costs are not known, and in no sum")] : []),
+      soFar("cost of condensing", !condensations || fleet.cost === null ? "–" : money(fleet.cost), "What the models of condensations cost, where they recorded it"),
     );
     refill(
       this.panels,
       el("div", { class: "panel" }, heading("Tokens saved by reason"),
         ...(fleet.reasons.length
-          ? [el("dl", { class: "meters reasons" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, some(this.saved(each))))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
+          ? [el("dl", { class: "meters reasons" }, ...fleet.reasons.slice(0, 6).flatMap((each) => [el("dt", {}, said(each.reason), el("span", { class: "soft" }, ` · ${count(each.condensations, "condensation")}`)), el("dd", {}, bar((each.tokens_saved ?? 0) / most), el("span", { class: "figure" }, this.saved(each)))])), el("p", { class: "soft" }, `Tokens saved: ${means}.`)]
           : [el("p", { class: "soft" }, "No condensation yet.")])),
-      el("div", { class: "panel" }, heading("Slowest Views to open"),
-        fleet.slowest.length
-          ? el("dl", { class: "meters" }, ...fleet.slowest.slice(0, 6).flatMap((each) => [el("dt", {}, el("a", { href: address(each.conversation) }, ...this.nameOf(each))), el("dd", {}, bar(each.open_ms / slow), el("span", { class: "figure" }, `${Math.round(each.open_ms)} ms`))]))
-          : el("p", { class: "soft" }, `Each View opens in less than ${fleet.slow_ms} ms.`)),
     );
     this.counting.hidden = !counting;
     this.progress.max = conversations;
@@ -316,7 +310,7 @@ export class Overview {
     const known = one.sent_events !== undefined;
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
     const fork = one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`;
-    const time = moment(timeOf(one), "").slice(0, 16) + (hasNoZone(one) ? "*" : "");
+    const time = moment(timeOf(one), "").slice(0, 16);
     const told = (words) => el("span", { class: "told" }, words);
     const cell = (name, text, unit, before = "") => el("span", { class: `cell c-${name}` }, told(before), text, el("span", { class: "told unit" }, ` ${unit}`), told(", "));
     const condensed = known && one.condensations;
@@ -329,9 +323,9 @@ export class Overview {
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
-      cell("errors", figure(one.errors, grouped) + (one.errors !== null && one.unmarked ? "+" : ""), one.errors === 1 ? "error" : "errors"),
+      cell("errors", figure(one.errors, grouped), one.errors === 1 ? "error" : "errors"),
       el("span", { class: "cell c-cost", title: tokensSpent(one.spent) ?? "Tokens spent are not known" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
-      el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
+      el("span", { class: "cell c-updated_at", title: hasNoZone(one) ? "Its source names no zone" : "" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
 
   // Search the texts of all events, where the store has an index of them.
@@ -386,7 +380,7 @@ function marked(text, highlights) {
 }
 
 // The tokens of calls, in and out, as far as they are told.
-const tokensSpent = (spent) => typeof spent?.prompt_tokens === "number" ? `${short(spent.prompt_tokens + (spent.completion_tokens ?? 0))}${spent.tokens_recorded < spent.calls ? "+" : ""} tokens spent` : null;
+const tokensSpent = (spent) => typeof spent?.prompt_tokens === "number" ? `${short(spent.prompt_tokens + (spent.completion_tokens ?? 0))} tokens spent` : null;
 
 const HOME = "foldlog-home";
 

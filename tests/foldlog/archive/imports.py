@@ -8,8 +8,8 @@ from typing import Any
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
-from foldlog._reports.of_one import Sums
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.figures import Figures
+from foldlog._reports.stored_figures import StoredFigures
 from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
 
@@ -56,21 +56,22 @@ def bytes_of(store: Store, conversation: str) -> bytes:
 def figures_of(store: Store, conversation: str) -> dict[str, Any]:
     """What lists and statistics tell of a conversation, whether its events were made or not."""
     row = store.conversation(conversation, pending=True)
-    ((_, sums),) = KeptSums(store).of([row])
-    return told_by(sums)
+    ((_, figures),) = StoredFigures(store).of([row])
+    return told_by(figures)
 
 
-def told_by(sums: Sums) -> dict[str, Any]:
-    counts = sums.counts
+def told_by(figures: Figures) -> dict[str, Any]:
+    counts = figures.counts
     return {
-        "calls": sorted(map(repr, sums.calls)),
-        "replies": sorted(sums.replies),
+        "calls": sorted(map(repr, figures.calls)),
+        "replies": sorted(figures.replies),
         "errors": counts.errors,
+        "longest_wait_s": counts.longest_wait_s,
         "tools": {name: (tool.calls, tool.errors) for name, tool in counts.tools.items()},
         "days": sorted(counts.days),
-        "last": sums.overview.last_event_at,
-        "title": sums.overview.title,
-        "condensations": sums.saved().condensations,
+        "last": figures.overview.last_event_at,
+        "title": figures.overview.title,
+        "condensations": figures.saved().condensations,
     }
 
 

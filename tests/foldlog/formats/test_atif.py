@@ -116,11 +116,11 @@ def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_ste
     copied = [{**each, "is_copied_context": True} for each in STEPS]
     added = step(5, "agent", "done", metrics={"prompt_tokens": 9, "completion_tokens": 1})
     cases = [
-        (silent, 30, (2, 2, 30, 4, 0.5)),
-        (STEPS, 30, (2, 0, 12, 3, 0.5)),  # the steps lack tokens, of either model
-        (STEPS, 12, (2, 2, 12, 3, 0.5)),
-        ([*copied, added], 30, (1, 1, 9, 1, 0)),  # the sum of a trajectory has the tokens of its copies
-        ([*copied, {**added, "metrics": None}], 30, (0, 0, 0, 0, 0)),
+        (silent, 30, (2, 30, 4, 0.5)),
+        (STEPS, 30, (2, 12, 3, 0.5)),  # the steps lack tokens, of either model
+        (STEPS, 12, (2, 12, 3, 0.5)),
+        ([*copied, added], 30, (1, 9, 1, 0)),  # the sum of a trajectory has the tokens of its copies
+        ([*copied, {**added, "metrics": None}], 30, (0, 0, 0, 0)),
     ]
     for number, (steps, prompt, expected) in enumerate(cases):
         final = {**METRICS, "total_prompt_tokens": prompt, "total_completion_tokens": min(prompt // 4, 4)}
@@ -128,7 +128,7 @@ def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_ste
         (tmp_path / f"{number}.json").write_text(json.dumps(document))
         assert foldlog("import", tmp_path / f"{number}.json").status == 0
         models = foldlog("stats", f"s-{number}", "--json").document["models"]
-        names = ("calls", "tokens_recorded", "prompt_tokens", "completion_tokens", "cost")
+        names = ("calls", "prompt_tokens", "completion_tokens", "cost")
         assert tuple(sum(each[name] or 0 for each in models) for name in names) == expected
 
 

@@ -9,7 +9,8 @@ import pytest
 import foldlog as package
 from foldlog._cli.stores import open_existing
 from foldlog._reports.prices import Prices
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.spending import spent_by
+from foldlog._reports.stored_figures import StoredFigures
 
 ASKED = [{"role": "system", "content": "You help."}, {"role": "user", "content": "Which files are here?"}]
 ANSWER = {"content": "Only a.py.", "role": "assistant", "tool_calls": None, "refusal": None}
@@ -33,11 +34,12 @@ def spent(prices=None):
     with open_existing("sqlite:///foldlog.db") as store:
         for row in list(store.iter_conversations()):
             store.version(row.id)  # which makes its events
-        sums = KeptSums(store)
-        blocks = sums.blocks()
-        each = {line.document.conversation: line.spent(prices or Prices()) for line in blocks[0].lines}
-        day = {calls.day for calls in sums.calls(blocks)}
-        total = sum(one.cost or 0 for one in sums.calls(blocks)), sum(one.calls for one in sums.calls(blocks))
+        stored = StoredFigures(store)
+        rows = [*stored.of(store.iter_conversations())]
+        each = {row.id: spent_by(figures.calls, prices or Prices()) for row, figures in rows}
+        calls = stored.calls(rows)
+        day = {one.day for one in calls}
+        total = sum(one.cost or 0 for one in calls), sum(one.calls for one in calls)
     told = {name: (one.prompt_tokens, one.completion_tokens, one.cost, one.calls) for name, one in each.items()}
     return told, total, day
 
@@ -188,7 +190,7 @@ def test_the_state_beside_the_events_of_v1_counts_until_the_events_tell(foldlog,
     first = [said(0), said(1)]
     write_v1(write, first, agent=metrics(300, 30, 0.75, 3), condenser=metrics(50, 5, 0.0, model="small"))
     assert foldlog("import", "run").status == 0
-    assert spent()[0] == {"v1": (350, 35, 0.75, 4)}
+    assert spent()[0] == {"v1": (350, 35, None, 4)}
     assert exported("v1") == first
     models = json.loads(foldlog("stats", "v1", "--json").out)["models"]
     assert {one["cached_tokens"] for one in models} == {0}, "a zero that is told is known"

@@ -174,7 +174,8 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
 
         history, told = imported("twice", count * 2)
         grown, seen = imported("grown", count, count + 1, count * 3 // 2, count * 2)
-        assert seen == told
+        assert seen[-1] == told[-1]
+        assert format == "otlp-genai" or seen == told, "spans are put in order, in a fork, which counts its own"
         assert format == "otlp-genai" or [*grown.events()] == [*history.events()], "spans are put in order"
         is_once = told == imported("once", count)[1]
     named = [each for each in problems if "all that the ones before them say" in str(each)]

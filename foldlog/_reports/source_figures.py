@@ -1,4 +1,4 @@
-"""What lists and figures show of a source whose records are no events yet.
+"""The figures of a source whose records are no events yet, as its import stores them.
 
 Once all records are events, the conversation is counted from these, as any other.
 """
@@ -11,40 +11,38 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from foldlog._documents import CondensationsDocument, SavingsDocument, ToolDocument
 from foldlog._formats.decoded import DecodedRecords, values_of
 from foldlog._formats.files.frames import TITLE
 from foldlog._formats.format import Format
-from foldlog._formats.record import INCOMPLETE, UNREAD, time_in
+from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.tips import lacking
 from foldlog._reports.counts import Counts
-from foldlog._reports.of_one import Counting, Sums, sums_of
+from foldlog._reports.figures import Counting, Figures, figures_of
 from foldlog._reports.overview import TITLE_MAX, Overview
 from foldlog._reports.places import where_written
-from foldlog._reports.sizes import event_tokens
 from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
-from foldlog.eventstore import DocumentChanges, Event, Retraction, Store
+from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Sources
-from foldlog.projections import LifetimesFold, View
+from foldlog.projections import View
 
 _pack = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Sums).decode
+_decode = msgspec.msgpack.Decoder(Figures).decode
 
 
-def _encode(sums: Sums) -> bytes:
-    """Encode sums; half a surrogate pair in a title becomes a question mark."""
+def _encode(figures: Figures) -> bytes:
+    """Encode figures; half a surrogate pair in a title becomes a question mark."""
     try:
-        return _pack(sums)
+        return _pack(figures)
     except UnicodeEncodeError:
-        return _pack(_sound(msgspec.to_builtins(sums)))
+        return _pack(_sound(msgspec.to_builtins(figures)))
 
 
 def _sound(value: Any) -> Any:
@@ -59,19 +57,19 @@ def _sound(value: Any) -> Any:
 
 
 def line_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> bytes:
-    """Return what a list shows of a source, as it is stored. ``told`` is what is stored about the source."""
+    """Return the figures of a source, as they are stored. ``told`` is what is stored about the source."""
     counting = counting_of(skeleton, format, records, told)
-    fields = {name: getattr(counting, name) for name in Sums.__struct_fields__}
-    return _encode(Sums(**fields))
+    fields = {name: getattr(counting, name) for name in Figures.__struct_fields__}
+    return _encode(Figures(**fields))
 
 
 def entitled(line: bytes, told: Mapping[str, Any]) -> bytes:
-    """Return the line of a source with the title that is now stored about it."""
+    """Return the stored figures of a source with the title that is now stored about it."""
     if not line or TITLE not in told:
         return line
-    sums = _decode(line)
-    sums.overview = sums.overview._replace(title=told[TITLE][:TITLE_MAX])
-    return _encode(sums)
+    figures = _decode(line)
+    figures.overview = figures.overview._replace(title=told[TITLE][:TITLE_MAX])
+    return _encode(figures)
 
 
 def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
@@ -84,8 +82,8 @@ def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
         counted.add(record, hashed)
 
 
-def pending_sums(store: Store) -> dict[str, Sums]:
-    """Return the sums of the conversations that have records without events, by their ids. Cost: a line of each."""
+def pending_figures(store: Store) -> dict[str, Figures]:
+    """Return the figures of the conversations that have records without events, by their ids. Cost: a row of each."""
     lines = store.database.recorder.query(lambda reader: Sources(store.database, reader).pending_lines())
     return {name: _decode(line) if line else _without_key() for name, line in lines.items()}
 
@@ -103,35 +101,32 @@ def pending_counting(store: Store, conversation: str) -> Counting:
     return counting_of(records, format, source.records, about(source))
 
 
-def _without_key() -> Sums:
+def _without_key() -> Figures:
     problem = "it is encrypted, and its key is not given"
-    return Sums(overview=Overview(problem=problem, needs_key=True))
+    return Figures(overview=Overview(problem=problem, needs_key=True))
 
 
 def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
-    """Return the sums of a source, with each reply by itself. ``told`` is what is stored about the source."""
-    counting = _counted(skeleton, format, records, told)
+    """Return the figures of a source, with each reply by itself. ``told`` is what is stored about the source."""
+    if isinstance(skeleton, DecodedRecords):
+        counting = of_events(skeleton.events, told)
+    else:
+        counting = _of_skeleton(skeleton, format, records)
+    overview = counting.overview
     if where := where_written(format, told):
-        attributes = {**where, **(counting.overview.attributes or {})}
-        counting.overview = counting.overview._replace(attributes=attributes)
+        overview = overview._replace(attributes={**where, **(overview.attributes or {})})
+    if title := told.get(TITLE):
+        overview = overview._replace(title=title[:TITLE_MAX])
     if unread := told.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
-        attributes = {**(counting.overview.attributes or {}), **lacks}
-        counting.overview = counting.overview._replace(attributes=attributes)
+        overview = overview._replace(attributes={**(overview.attributes or {}), **lacks})
+    counting.overview = overview
     return counting
 
 
-def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
-    if isinstance(skeleton, DecodedRecords):
-        counting = of_events(skeleton.events, told)
-        if TITLE in told:
-            counting.overview = counting.overview._replace(title=told[TITLE][:TITLE_MAX])
-        return counting
+def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Counting:
     state, spending = skeleton.state, Spending()
     spending.count(skeleton.calls())
-    spending.untold.count = state.untold
-    is_told = bool(spending.calls or spending.replies)
-    spending.lacks = bool(told.get("unread")) or (is_told and state.untold > 0)
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
     for name, errors in state.tool_errors.items():
         tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
@@ -144,10 +139,10 @@ def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, 
         days=state.days,
         first_at=time_in(state.first_at),
         last_at=time_in(state.last_at),
-        marked=state.results if skeleton.marks_errors else 0,
-        unmarked=0 if skeleton.marks_errors else state.results,
+        longest_wait_s=state.longest_wait_s,
+        unmarked=0 if skeleton.marks_errors else 1,
     )
-    title = told.get(TITLE) or state.title or state.asked or state.said or None
+    title = state.title or state.asked or state.said
     overview = Overview(
         attributes={} if state.parent is None else {"parent": state.parent},
         title=None if title is None else title[:TITLE_MAX],
@@ -157,29 +152,20 @@ def _counted(skeleton: Skeleton | DecodedRecords, format: Format, records: int, 
         last_event_at=None if counts.last_at is None else counts.last_at.isoformat(),
     )
     saved = {"no reason given": SavingsDocument(condensations=state.compactions)}
-    return Counting(
-        records,
-        records,
-        overview,
-        reasons=saved if state.compactions else {},
-        counts=counts,
-        calls=spending.summed(),
-        replies=spending.hashes(),
-        spending=spending,
-    )
+    counting = Counting(records, records, overview=overview, reasons=saved if state.compactions else {}, counts=counts)
+    counting.spending = spending
+    counting.sum_calls()
+    return counting
 
 
 def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Counting:
-    """Return the sums of events in memory, with the documents that say what is known beside the records."""
-    beside = {IMPORTED: told.get("usage"), UNREAD: told.get("unread")}
-    changed = {name: {"value": value} for name, value in beside.items() if value}
-    if changed:
-        events = [*events, DocumentChanges(id=len(events), changed=changed)]
+    """Return the figures of events in memory, with the calls that the source tells beside the records."""
+    if told.get("usage"):
+        change = {IMPORTED: {"value": told["usage"]}}
+        events = [*events, DocumentChanges(id=len(events), changed=change)]
     held: Any = _Held(events)
-    row: Any = SimpleNamespace(id="", version=len(events))
-    found = sums_of(held, held, row)
-    found.open_ms = UNSET  # it was not opened
-    return found
+    row: Any = SimpleNamespace(id="", version=len(events), parent=None)
+    return figures_of(held, held, row)
 
 
 class _Held:
@@ -195,10 +181,8 @@ class _Held:
     def current(self, conversation: str) -> View:
         return self._view
 
-    def lifetimes_fold(self, conversation: str, version: int, count: object) -> LifetimesFold:
-        structural = self.structural_events()
-        targets = [min(event.version, event.id) for event in structural if isinstance(event, Retraction)]
-        return LifetimesFold(conversation, event_tokens, targets)
+    def at(self, conversation: str, version: int) -> View:
+        return View.from_events(self._events[:version])
 
     def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
         return look(self)

@@ -1,0 +1,206 @@
+"""The figures of one conversation, counted on from what was counted before. A fork counts what it did itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct, field
+
+from foldlog._documents import CondensationsDocument, SavingsDocument
+from foldlog._formats.replacing import is_replacing
+from foldlog._reports.counts import Counts, strategy_of
+from foldlog._reports.overview import Overview, counted_in, overview_of
+from foldlog._reports.savings import is_made, saving_of
+from foldlog._reports.sizes import event_tokens, view_tokens
+from foldlog._reports.spending import Calls, Spending, sum_up, told_beside, total_of
+from foldlog._reports.unreadable import sound
+from foldlog._words.reasons import because
+from foldlog.eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    Logged,
+    Store,
+)
+from foldlog.projections import Views
+
+_TELL_EVERY = 500
+
+
+class Figures(Struct):
+    """The figures of one conversation: a row of what lists, totals and the page show.
+
+    ``version``   the version of its ``overview``
+    ``counted``   how many of its events the other fields count, or how many records
+    ``start``     the first of these events: of a fork the first that it does not share
+    ``reasons``   what condensations saved and cost, by their reasons
+    ``calls``     the calls of models, and ``replies`` a hash of each reply that other conversations may repeat
+    ``last_prompt_tokens``  the tokens of the prompt of the agent's last call
+    """
+
+    version: int = -1
+    counted: int = 0
+    start: int = 0
+    overview: Overview = Overview()
+    reasons: dict[str, SavingsDocument] = {}
+    counts: Counts = field(default_factory=Counts)
+    calls: list[Calls] = []
+    replies: list[int] = []
+    last_prompt_tokens: int | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every event could be read."""
+        return self.overview.problem is None and not self.counts.findings
+
+    @property
+    def errors(self) -> int | None:
+        """Observations that are errors; None if not every event could be read."""
+        return self.counts.errors if self.is_sound else None
+
+    def is_at(self, version: int) -> bool:
+        """Return whether they are the figures of this version, as far as it can be read."""
+        return self.version == version and (self.counted == version or self.overview.needs_key)
+
+    def saved(self) -> SavingsDocument:
+        """Return what all condensations saved and cost."""
+        return total_of(SavingsDocument(), self.reasons.values())
+
+
+class Counting(Figures):
+    """Figures with each reply by itself, which only counting on needs."""
+
+    spending: Spending = field(default_factory=Spending)
+
+    def sum_calls(self) -> None:
+        """Bring the figures of calls up to date."""
+        self.calls, self.replies = self.spending.summed(), self.spending.hashes()
+        self.last_prompt_tokens = self.spending.last
+
+
+def figures_of(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    before: Counting | None = None,
+    *,
+    count: Callable[[Event], int] = event_tokens,
+    whole: bool = True,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> Counting:
+    """Return the figures of a conversation. ``before`` are those of an earlier version, which become the new ones.
+    Unless ``whole``, only the overview is new, without the figures of the View.
+
+    Cost: some events at its ends; if ``whole``, its View, its structural events, two Views for each new condensation,
+    and the events since ``before``: all of them for formats in which usage adds up over events, and where an import
+    took some back.
+    """
+    start = 0 if row.parent is None else row.parent_version or 0
+    figures = Counting(start=start) if before is None or before.start != start else before
+    figures.version, figures.overview = row.version, overview_of(store, views, row, count, sizes=whole)
+    if not whole or figures.overview.needs_key:
+        return figures
+    figures = counted_on(store, views, row, figures, count=count, on_events=on_events)
+    overview, counts = figures.overview, figures.counts
+    if counts.findings:
+        figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
+    elif figures.is_sound and counts.last_at is not None:
+        figures.overview = overview._replace(last_event_at=counts.last_at.isoformat())
+    return figures
+
+
+def counted_on(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    figures: Counting,
+    *,
+    count: Callable[[Event], int] = event_tokens,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> Counting:
+    """Return the figures with the events that they do not count yet. Raises ``KeyUnavailable``."""
+    structural, findings = list[Event](), list[str]()
+    told, of_parent = list[Any](), list[Any]()
+    try:
+        structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
+        told = store.query(row.id, lambda reading: told_beside(reading, row.version))
+        if figures.start and row.parent is not None:
+            of_parent = store.query(row.parent, lambda reading: told_beside(reading, reading.version))
+    except EventStoreError as error:
+        findings.append(str(error))
+    counts_event = counted_in(structural, row.version)
+    is_again = any(is_replacing(event) and event.id >= figures.counted for event in structural)
+    if is_again or not figures.spending.counts_on:
+        figures = Counting(figures.version, start=figures.start, overview=figures.overview)
+    counts, start = figures.counts, max(figures.counted, figures.start)
+    counts.findings += findings
+
+    def logged(first: int) -> Iterator[Logged]:
+        """Yield the events that figures count, some at a time."""
+        log = sound(store, row.id, first, row.version, counts.findings)
+        while some := list(islice(log, _TELL_EVERY)):
+            on_events(len(some))
+            yield from (each for each in some if counts_event(each[1]))
+
+    def counted() -> Iterator[Logged]:
+        for recorded_at, event in logged(start):
+            counts.count(recorded_at, event)
+            yield Logged(recorded_at, event)
+
+    beside = [each for each in told if each not in of_parent]
+    figures.spending.take(counted(), beside, start, of_parent)
+    if figures.start and not figures.spending.counts_on:
+        figures.spending = Spending()
+        figures.spending.take(logged(0), beside, start, of_parent)
+    _count_condensations(views, row.id, figures, filter(counts_event, structural), start, count)
+    figures.sum_calls()
+    figures.counted, counts.conversations = row.version, 1
+    return figures
+
+
+def _count_condensations(
+    views: Views,
+    conversation: str,
+    figures: Figures,
+    structural: Iterator[Event],
+    start: int,
+    count: Callable[[Event], int],
+) -> None:
+    """Count what condensations from an event on saved and cost, and what they removed from the View."""
+    requests: list[CondensationRequest] = []
+    for event in structural:
+        if isinstance(event, CondensationRequest):
+            requests.append(event)
+        if not isinstance(event, CondensationAction):
+            continue
+        if event.id >= start:
+            sizes, removed = dict[int, int](), CondensationsDocument()
+            if is_made(event):
+                try:
+                    sizes, removed = _view_change(views, conversation, event.id, count)
+                except EventStoreError as error:
+                    problem = f"conversation {conversation!r}: the sizes of its View are not counted: {error}"
+                    figures.counts.findings.append(problem)
+                sum_up(figures.counts.condensations, {strategy_of(event): removed})
+            reason = because(event, requests, brief=True) or "no reason given"
+            sum_up(figures.reasons, {reason: saving_of(event, sizes)})
+        requests = []
+
+
+def _view_change(
+    views: Views, conversation: str, condensation: int, count: Callable[[Event], int]
+) -> tuple[dict[int, int], CondensationsDocument]:
+    """Return the tokens of the Views before and after a condensation, by their versions, and what it removed."""
+    before, after = views.at(conversation, condensation), views.at(conversation, condensation + 1)
+    sizes = {condensation: view_tokens(before, count), condensation + 1: view_tokens(after, count)}
+    still_shown = {event.id for event in after}
+    gone: Sequence[int] = [event.id for event in before if event.id not in still_shown]
+    return sizes, CondensationsDocument(
+        events_forgotten=sum(event_id >= 0 for event_id in gone),
+        summaries_forgotten=sum(event_id < 0 for event_id in gone),
+        tokens_saved=sizes[condensation] - sizes[condensation + 1],
+    )
