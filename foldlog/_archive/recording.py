@@ -1,12 +1,13 @@
 """Records that a runtime hands over one by one: stored with their events in one transaction.
 
-They come in small blocks, which are put together once there are 64 kB of them. The decoder of a conversation is in
-memory; the first append of a process decodes the records that are there.
+They come in small blocks, which are put together, eight at a time, and once there are 64 kB of them. The decoder of a
+conversation is in memory; the first append of a process decodes the records that are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _RECORDERS_MAX: Final = 256
 """The number of recorders that are kept: most appends then read nothing."""
 _TRIES: Final = 100
+_SHORT_BLOCKS: Final = 8
+"""The number of short blocks that become one."""
 
 
 class Recording:
@@ -80,11 +83,11 @@ class Recording:
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._met()
 
-    def recorder(self, history: History, format: Format) -> HistoryRecorder:
-        """Return a recorder that goes on at the end of the history. No other caller has it."""
+    def recorder(self, history: History, format: Format, version: int | None = None) -> HistoryRecorder:
+        """Return a recorder that goes on at a version, by default at the end of the history. No other caller has it."""
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
-        version = history.version()
+        version = history.version() if version is None else version
         if recorder is None or key != history._met() or version < recorder.version:
             return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)
@@ -115,7 +118,8 @@ class HistoryRecorder:
         self._decoder = decoder_of(format, findings=self.findings)
         self._records, self._head = 0, GENESIS
         self._small = list[Block]()
-        """The last blocks, which are small."""
+        """The last blocks, which are small; ``_small_then`` once those that were decoded last are stored."""
+        self._small_then = self._small
         self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
         self._row = dict[int, tuple[int, int]]()
         """The last row that says which events records became, while it is not full."""
@@ -207,11 +211,11 @@ class HistoryRecorder:
             source = self._begun(sources, writing)
         if source.records != self._records or source.format != self._format.name:
             raise VersionConflict(conversation, self.version, writing.version)
-        blocks = [*self._small, self._new]
-        if sum(len(block.raw) for block in blocks) >= SIZE and self._small:
-            sources.join_blocks(source, self._small, joined(blocks))
-        else:
-            sources.put_blocks(source, [self._new])
+        short = _to_join(self._small, self._new)
+        block = joined([*short, self._new])
+        sources.join_blocks(source, short, block)
+        others = self._small[: len(self._small) - len(short)]
+        self._small_then = [*others, block] if len(block.raw) < SIZE else []
         sources.put_made(source, {**self._row, **self._made})
         head = chained(self._head, self._new.hashes)
         sources.set_progress(source, self._new.stop, self._new.stop, head)
@@ -225,9 +229,7 @@ class HistoryRecorder:
         if self._new is None:
             return True
         self._records, self._head = self._new.stop, chained(self._head, self._new.hashes)
-        self._small.append(self._new)
-        if sum(len(block.raw) for block in self._small) >= SIZE:
-            self._small.clear()
+        self._small = self._small_then
         row = [*self._row.items(), *self._made.items()]
         self._row = dict(row[len(row) // MADE * MADE :])
         self._new, self._bodies, self._made = None, [], {}
@@ -255,6 +257,16 @@ class HistoryRecorder:
         )
         sources.put(source)
         return source
+
+
+def _to_join(small: list[Block], new: Block) -> list[Block]:
+    """Return the last small blocks that are to be one with a new block: all, where it has 64 kB then; else the short
+    ones at the end, eight of them. So a record is written three times, and 64 kB are read in some sixteen blocks.
+    """
+    if sum(len(block.raw) for block in [*small, new]) >= SIZE:
+        return small
+    short = list(takewhile(lambda block: len(block.raw) < SIZE // _SHORT_BLOCKS, reversed(small)))[::-1]
+    return short if len(short) >= _SHORT_BLOCKS else []
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:

@@ -256,11 +256,13 @@ class History:
         self._histories._recording.keep(self, recorder)
         return recorded
 
-    def _recorder(self, format: str) -> HistoryRecorder:
-        """Return the decoder of the next records, at the version of the history. Raises ``ConversationErased``."""
+    def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
+        """Return the decoder of the next records, at a version, by default that of the history now. Raises
+        ``ConversationErased``.
+        """
         from foldlog._formats.registry import format_named
 
-        return self._histories._recording.recorder(self, format_named(format))
+        return self._histories._recording.recorder(self, format_named(format), version)
 
     def _append(
         self,

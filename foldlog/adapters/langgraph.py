@@ -12,7 +12,6 @@ earlier checkpoint begin a fork.
 
 from __future__ import annotations
 
-import sys
 from bisect import insort
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from foldlog import History
 from foldlog._companions import companion_of
+from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
 from foldlog._formats.registry import format_named
 from foldlog.adapters._langgraph.branches import Checkpoint
@@ -66,7 +66,20 @@ class _Listed(NamedTuple):
     whole: WholeCheckpoint | None = None
 
 
+class _Walked(NamedTuple):
+    """What led to a checkpoint: of each channel that is stored as differences the last checkpoint that has its value,
+    and the writes since, by task. ``mark`` differs once some of it is redacted.
+    """
+
+    id: str
+    mark: Any
+    seeds: dict[str, WholeCheckpoint]
+    written: dict[str, list[tuple[str, Any]]]
+
+
 _PAGE = 20
+_THREADS = 8
+"""The threads of which what led to the newest checkpoint is in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 """What the times in LangGraph's ids begin with."""
@@ -103,6 +116,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         values = _Values(self.serde)
         self._prefix = prefix
         key = lambda record: values.key(values.message(record))  # noqa: E731
+        self._deltas = Recent[str, _Walked](_THREADS)
         self._checkpoints = Checkpoints(self._sync, "langchain", key, self._attributes)
 
     # -- sync ---------------------------------------------------------------------------------------------------------
@@ -175,7 +189,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(self, thread: str, parent: str | None, before: Checkpoint, records: RecordList) -> Listed | None:
         """Return the list of a checkpoint that has none, since its channel is stored as differences."""
         kept = self._values
-        notes = self._checkpoints.notes(thread, parent) if parent and parent == before.id else ()
+        notes = self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
         written = [kept.unpacked(packed) for _, name, packed in pending_writes(notes) if name == self._messages]
         writes = [messages for messages in map(messages_in, written) if messages is not None]
         if len(writes) < len(written) or (before.ranges is None and not writes):
@@ -266,26 +280,57 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
         Cost: the checkpoints back to the last snapshot, and their writes.
         """
-        conf, seeds = config["configurable"], dict[str, Any]()
-        thread, line = self._thread(conf), list[Checkpoint]()
-        since: dict[str, int] = dict.fromkeys(channels, sys.maxsize)
-        for each in self._checkpoints.line(thread, conf.get("checkpoint_id")) if channels else ():
+        if not channels:
+            return {}
+        conf, names = config["configurable"], frozenset(channels)
+        thread = self._thread(conf)
+        target = self._checkpoints.find(thread, conf.get("checkpoint_id"), hidden=True)
+        if target is None:
+            return {name: {"writes": []} for name in channels}
+        mark = self._checkpoints.mark(thread, target.branch)
+        known = self._deltas.get(thread)
+        if known is None or (known.mark, known.written.keys()) != (mark, names):
+            known = _Walked("", mark, {}, {name: [] for name in names})
+        walked = self._walk_on(thread, target, known)
+        self._deltas[thread] = walked
+        seeds = {of.checkpoint.id: self._value(of) for of in walked.seeds.values()}
+        history = dict[str, Any]()
+        for name in channels:
+            unpacked = self._values.fresh
+            history[name] = {"writes": [(task, name, unpacked(packed)) for task, packed in walked.written[name]]}
+            if name in walked.seeds:
+                history[name]["seed"] = seeds[walked.seeds[name].checkpoint.id][name]
+        return history
+
+    def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
+        """Return what led to a checkpoint: what led to an earlier one is known."""
+        if target.id == known.id:
+            return known
+        line, seeds, since = list[Checkpoint](), dict[str, WholeCheckpoint](), dict[str, int]()
+        is_known = False
+        for each in self._checkpoints.line(thread, target):
             line.append(each)
-            found = [name for name in channels if name not in seeds and self._has_value(each, name)]
+            found = [name for name in known.written if name not in seeds and self._has_value(each, name)]
             if found:
-                values = self._tuple(None, "", self._checkpoints.whole(thread, each)).checkpoint["channel_values"]
-                there = {name: values[name] for name in found if name in values}  # a redacted one is not
-                seeds |= there
+                whole = self._checkpoints.whole(thread, each)
+                there = self._value(whole).keys() & {*found}  # a redacted value is not
+                seeds |= dict.fromkeys(there, whole)
                 since |= dict.fromkeys(there, len(line))
-            if len(seeds) == len(since):
+            is_known = each.id == known.id
+            if is_known or len(seeds) == len(known.written):
                 break
+        before = {name: known.written[name] if is_known and name not in seeds else [] for name in known.written}
         notes = self._checkpoints.all_notes(thread, [each.id for each in line])
-        written: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
+        written = {name: list(before[name]) for name in before}
         for steps, each in reversed([*enumerate(line)]):
             for task, name, packed in pending_writes(notes[each.id]):
-                if steps < since.get(name, 0):
-                    written[name].append((task, name, self._values.unpacked(packed)))
-        return {name: {"writes": written[name]} | _seed(seeds, name) for name in channels}
+                if name in written and steps < since.get(name, len(line)):
+                    written[name].append((task, packed))
+        return _Walked(target.id, known.mark, (known.seeds if is_known else {}) | seeds, written)
+
+    def _value(self, whole: WholeCheckpoint) -> dict[str, Any]:
+        values: dict[str, Any] = self._tuple(None, "", whole).checkpoint["channel_values"]
+        return values
 
     def _has_value(self, found: Checkpoint, channel: str) -> bool:
         if channel == self._messages and found.ranges is not None:
@@ -468,8 +513,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             messages = list(map(kept.message, whole.records))
             channels[self._messages] = DeltaSnapshot(messages) if found.delta else messages
             if newest_of is not None:
-                listed = kept.listed(messages)
-                self._checkpoints.remember(newest_of, found, whole.spans, listed.keys, listed.ids)
+                self._checkpoints.remember(newest_of, found, whole.spans, partial(kept.listed, messages))
         return base.CheckpointTuple(
             _config_of(thread_id, namespace, found.id),
             {**kept.unpacked(value["rest"]), "channel_values": channels},
@@ -513,10 +557,6 @@ class _Values(ChannelValues):
 
 def _none(before: Checkpoint, records: RecordList) -> None:
     return None
-
-
-def _seed(seeds: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {"seed": seeds[name]} if name in seeds else {}
 
 
 def _is_message(value: Any) -> bool:

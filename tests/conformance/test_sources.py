@@ -15,7 +15,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning
-from foldlog.eventstore.sources.blocks import GENESIS, chained, hash_of, joined, of_records
+from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 
 T = TypeVar("T")
@@ -182,8 +182,8 @@ def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(
     long = [turn() for _ in range(MADE)]
     most_rows, most_bytes = (max(column) for column in zip(*short, strict=True))
     for rows, size in long:
-        assert rows <= most_rows + 2  # the blocks that are put together where there are 64 kB
-        assert size <= most_bytes + 2_000
+        assert rows <= most_rows + 2  # the blocks that are put together
+        assert size <= most_bytes + SIZE // 8
 
 
 def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Store) -> None:

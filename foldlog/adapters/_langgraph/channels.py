@@ -9,7 +9,7 @@ from random import random
 from typing import Any
 
 from foldlog._formats.told import REDACTED
-from foldlog.adapters._langgraph.branches import Checkpoint
+from foldlog.adapters._langgraph.branches import Checkpoint, copied
 from foldlog.eventstore import DELETED
 
 _CHANNEL = "channel:"
@@ -37,6 +37,10 @@ class ChannelValues:
         if "json" in packed:
             return packed["json"]
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
+
+    def fresh(self, packed: Mapping[str, Any]) -> Any:
+        """Return a value that is packed here more than once: each is the caller's own."""
+        return self.unpacked(copied(packed) if "json" in packed else packed)
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""

@@ -45,7 +45,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.inside import Moment, query_all
-from foldlog.formats import Encoder
+from foldlog.formats import Encoder, StoredRecords
 
 _NOTES = "writes"
 """The name of the companion of a thread that has its notes."""
@@ -72,12 +72,14 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
+    ``history`` knows which conversation of its id is meant; it is None if the branch was only read. No event before
+    ``alone`` that a View shows follows the records, as far as this process knows.
     """
 
     checkpoint: Checkpoint
     history: History | None
     records: RecordList
+    alone: int = 0
 
 
 class Checkpoints:
@@ -94,6 +96,8 @@ class Checkpoints:
         self.branches = ThreadBranches(histories, attributes)
         self._format, self._key = format, key
         self._newest = Recent[str, _Newest](KEPT)
+        self._noted = Recent[tuple[str, str], list[Any]](KEPT)
+        """The notes on checkpoints that this process wrote, of those that have no others."""
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -159,11 +163,14 @@ class Checkpoints:
             return [], []
         intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
         stored = self.histories[checkpoint.branch]._stored_records(moment.query)
+        shown = _shown(checkpoint.branch, intervals, moment)
+        events = [event for event in shown if event.origin is not None and event.origin.format == self._format]
+        whole = _whole_records(events, stored)
+        if whole is not None:
+            return whole
         encoder, spans, records = Encoder(self._format, stored=stored), list[Span](), list[Any]()
         start = None
-        for event in _shown(checkpoint.branch, intervals, moment):
-            if event.origin is None or event.origin.format != self._format:
-                continue
+        for event in events:
             start = event.id if start is None else start
             if complete := encoder.records(event):
                 records += complete
@@ -171,9 +178,22 @@ class Checkpoints:
                 start = None
         return spans, records
 
-    def line(self, thread: str, checkpoint_id: str | None = None) -> Iterator[Checkpoint]:
-        """Yield the checkpoints that led to one, by default to the newest, the nearest first, the hidden ones too."""
-        each = self.find(thread, checkpoint_id, hidden=True)
+    def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
+        """Return what differs once something of a branch, or of the notes, is redacted or begun again."""
+
+        def read(moment: Moment) -> list[tuple[int, int]]:
+            found = []
+            for name in (branch, companion(thread, _NOTES)):
+                with suppress(ConversationErased, ConversationNotFound):
+                    reading = moment.conversation(name)
+                    found.append((reading.key, reading.redactions))
+            return found
+
+        return query_all(self.histories.store.database, read)
+
+    def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+        """Yield the checkpoints that led to one, the nearest first, the hidden ones too."""
+        each: Checkpoint | None = checkpoint
         while each is not None and each.parent is not None:
             before = self.branches.at(each.branch, each.before)
             each = before if before.id == each.parent else self.find(thread, each.parent, hidden=True)
@@ -215,12 +235,13 @@ class Checkpoints:
         return [(span, key) for span, key in zip(records.spans, records.keys, strict=True) if span[1] <= version]
 
     def remember(
-        self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes], ids: Sequence[Any]
+        self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], listed: Callable[[], Listed]
     ) -> None:
-        """Keep the newest checkpoint in memory, for the next call."""
+        """Keep the newest checkpoint in memory, for the next call, if it is not there yet."""
         newest = self._newest.get(thread)
         if newest is None or newest.checkpoint != checkpoint:
-            records = RecordList(spans, keys, ids, checkpoint.ranges or ())
+            there = listed()
+            records = RecordList(spans, there.keys, there.ids, checkpoint.ranges or ())
             self._newest[thread] = _Newest(checkpoint, None, records)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -272,14 +293,16 @@ class Checkpoints:
             else:
                 version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
                 checkpoint = Checkpoint(before.branch, version, value)
-                self._newest[thread] = _Newest(checkpoint, history, records)
+                is_alone = recorder is not None or newest.alone == before.version
+                self._newest[thread] = _Newest(checkpoint, history, records, version if is_alone else 0)
                 return
             newest = None
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
         conversation = companion(thread, _NOTES)
-        number = len(self.branches.appended_for(conversation, checkpoint_id))
+        known = self._noted.pop((thread, checkpoint_id), [])
+        number = len(known)
         if not number:
             self.branches.begin_new(conversation)
         while True:
@@ -287,11 +310,21 @@ class Checkpoints:
                 key = numbered(checkpoint_id, number)
                 note = Annotation(name=name, data={**data, "checkpoint": checkpoint_id, "number": number})
                 self.histories[conversation].append(note, idempotency_key=key)
+                if len(known) == number:
+                    self._noted[thread, checkpoint_id] = [*known, data]
                 return
             except IdempotencyConflict:
                 number += 1  # another writer took the number
             except ConversationErased:
+                known, number = [], 0
                 self.branches.begin(conversation)
+
+    def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
+        """Return the data of the notes on a checkpoint that this process ends: those that it wrote, or all of them
+        where others wrote some before.
+        """
+        known = self._noted.get((thread, checkpoint_id))
+        return self.notes(thread, checkpoint_id) if known is None else known
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log
@@ -320,14 +353,12 @@ class Checkpoints:
         before, taken = newest.checkpoint, list[HistoryRecorder]()
 
         def recorder() -> HistoryRecorder:
-            taken.append(history._recorder(self._format))
-            if taken[0].version != before.version:
-                raise VersionConflict(history.id, before.version, taken[0].version)
+            taken.append(history._recorder(self._format, before.version))
             return taken[0]
 
         def joins(start: int, stop: int) -> bool:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
-            return start >= stop or not query_all(self.histories.store.database, asked)
+            return max(start, newest.alone) >= stop or not query_all(self.histories.store.database, asked)
 
         keys = self._standing(newest, new)
         events, spans = changes(
@@ -368,6 +399,22 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
     """Return the events of inclusive intervals that a View may show."""
     some = [interval for interval in intervals if interval[0] <= interval[1]]
     return moment.conversation(branch).shown_events(some) if some else []
+
+
+def _whole_records(events: Sequence[Event], stored: StoredRecords) -> tuple[list[Span], list[Any]] | None:
+    """Return the records of these events, after their ids; None where one of them is not stored as it was."""
+    spans, records = list[Span](), list[Any]()
+    place = 0
+    while place < len(events):
+        start, count = events[place].id, stored.count(events[place])
+        of_record = events[place : place + count]
+        record = stored.record(of_record) if of_record else None
+        if record is None or [event.id for event in of_record] != [*range(start, start + count)]:
+            return None
+        spans.append((start, start + count))
+        records.append(record)
+        place += count
+    return spans, records
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
