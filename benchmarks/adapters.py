@@ -3,7 +3,10 @@
     scripts/test --adapters openai_agents-newest              # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
 
-and so with each other name, in its environment; ``tails`` in that of ``openai_agents``. The OpenAI Agents SDK, Google
+and so with each other name, in its environment. Without a name, what a turn and an opening cost with each adapter is
+printed as a table, with ``--publish`` also into docs/PEERS.md: see ``adapter_turns``.
+
+``tails`` is asked in the environment of ``openai_agents``. The OpenAI Agents SDK, Google
 ADK and LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or message, and
 the Agent Framework a file of lines. Beside the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. ``tails``
 reads the end of a history of foldlog itself, without an adapter, beside the store of the OpenAI Agents SDK. Both sides
@@ -30,6 +33,8 @@ import foldlog
 
 ITEMS, ROUNDS, STEPS = 10_000, 7, 1_000
 Store = Any
+Compare = Callable[..., Awaitable[None]]
+"""Compares two sides: see ``compare``."""
 
 
 def item(number: int) -> dict[str, Any]:
@@ -148,7 +153,7 @@ async def compare(
     print(f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x {sizes[0] / sizes[1]:.2f}")
 
 
-async def openai_agents() -> None:
+async def openai_agents(compare: Compare) -> None:
     from agents import SQLiteSession
 
     from foldlog.adapters.openai_agents import FoldlogSession
@@ -185,7 +190,7 @@ class Tails:
         self._histories.close()
 
 
-async def tails() -> None:
+async def tails(compare: Compare) -> None:
     from agents import SQLiteSession
 
     make = (Tails, lambda path: SQLiteSession("s", path))
@@ -197,7 +202,7 @@ async def tails() -> None:
     await compare(make, item, lambda store, items: store.add_items(items), reads)
 
 
-async def claude_agent() -> None:
+async def claude_agent(compare: Compare) -> None:
     from foldlog.adapters.claude_agent import FoldlogSessionStore
 
     key: Any = {"project_key": "p", "session_id": "s"}
@@ -241,7 +246,7 @@ def event(number: int) -> Any:
     return MessageEvent(source="user", llm_message=said)
 
 
-async def openhands() -> None:
+async def openhands(compare: Compare) -> None:
     from openhands.sdk.io import LocalFileStore
 
     from foldlog.adapters.openhands import FoldlogFileStore
@@ -254,7 +259,7 @@ async def openhands() -> None:
     await compare(make, event, lambda talk, events: talk.add(events), reads)
 
 
-async def agent_framework() -> None:
+async def agent_framework(compare: Compare) -> None:
     from agent_framework import FileHistoryProvider, Message
 
     from foldlog.adapters.agent_framework import FoldlogHistoryProvider
@@ -271,7 +276,7 @@ async def agent_framework() -> None:
     await compare(make, one, lambda store, messages: store.save_messages("s", messages), reads)
 
 
-async def strands() -> None:
+async def strands(compare: Compare) -> None:
     from strands.session.file_session_manager import FileSessionManager
     from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
@@ -294,6 +299,7 @@ async def strands() -> None:
             store.create_agent("s", SessionAgent("a", {}, {}))
         for message in messages:
             store.create_message("s", "a", message)
+            store.update_agent("s", SessionAgent("a", {}, {}))  # as the session manager does
 
     async def read(store: Any) -> Any:
         return store.list_messages("s", "a")
@@ -302,11 +308,11 @@ async def strands() -> None:
     await compare(make, one, add, {f"list {ITEMS:,}": read})
 
 
-async def langgraph() -> None:
-    await import_module("benchmarks.langgraph_saver").main()
+async def langgraph(compare: Compare) -> None:
+    await import_module("benchmarks.langgraph_saver").main(compare)
 
 
-async def talks(module: str) -> None:
+async def talks(module: str, compare: Compare) -> None:
     """Compare the two sides of a module beside this one."""
     sides = import_module(f"benchmarks.{module}")
     reads = {
@@ -330,7 +336,13 @@ SIDES = {
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in SIDES:
-        raise SystemExit(f"say which: {', '.join(SIDES)}")
-    print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
-    asyncio.run(SIDES[sys.argv[1]]())
+    match sys.argv[1:]:
+        case [] | ["--publish"]:
+            import_module("benchmarks.adapter_turns").main("--publish" in sys.argv)
+        case [name, "--turns"] if name in SIDES:
+            asyncio.run(SIDES[name](partial(import_module("benchmarks.adapter_turns").turns, name)))
+        case [name] if name in SIDES:
+            print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
+            asyncio.run(SIDES[name](compare))
+        case _:
+            raise SystemExit(f"say which: {', '.join(SIDES)}; or none, for the table of docs/PEERS.md")

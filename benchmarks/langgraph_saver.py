@@ -1,27 +1,27 @@
 """What does a thread of LangGraph cost in foldlog, beside SqliteSaver? Asked in an environment with the SDK:
 
     scripts/test --adapters langgraph-newest                  # makes the environment
-    .cache/adapters/langgraph-newest/bin/python -m benchmarks.langgraph_saver
+    .cache/adapters/langgraph-newest/bin/python -m benchmarks.adapters langgraph
 
 A step puts a checkpoint with four more messages, and the writes of a task. A figure is the median of the rounds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 
-from benchmarks.adapters import ITEMS, ROUNDS, compare, stored_bytes, timed
+from benchmarks.adapters import ITEMS, ROUNDS, Compare, stored_bytes, timed
 from foldlog.adapters.langgraph import FoldlogSaver
 
 CHECKPOINTS = 5_000
@@ -120,11 +120,50 @@ async def long_thread() -> None:
     print(f"x {sizes[0] / sizes[1]:.2f}")
 
 
-async def main() -> None:
-    print(f"{'':34} {'foldlog':>12} {'SqliteSaver':>12}")
+class Graph:
+    """A graph with one node, which answers with as many messages as it was sent, less one."""
+
+    def __init__(self, saver: Any, messages: Any) -> None:
+        self._saver = saver
+        builder = StateGraph(TypedDict("State", {"messages": messages}))  # type: ignore[operator]
+        builder.add_node("node", lambda state: {"messages": self._answer})
+        builder.add_edge(START, "node")
+        self._graph = builder.compile(checkpointer=saver)
+        self._answer: list[BaseMessage] = []
+
+    async def add(self, messages: list[BaseMessage]) -> None:
+        self._answer = messages[1:]
+        self._graph.invoke({"messages": messages[:1]}, THREAD, durability="sync")
+
+    async def read(self) -> None:
+        assert self._graph.get_state(THREAD).values["messages"]
+
+    def close(self) -> None:
+        Thread(self._saver).close()
+
+
+async def graphs(turns: Compare) -> None:
+    """Compare what a graph costs whose messages are a full state, and as differences."""
+    from langgraph.channels.delta import DeltaChannel
+    from langgraph.graph.message import _messages_delta_reducer, add_messages
+
+    kinds = {
+        "langgraph": Annotated[list, add_messages],
+        "langgraph-delta": Annotated[list, DeltaChannel(_messages_delta_reducer)],
+        "langgraph-delta-50": Annotated[list, DeltaChannel(_messages_delta_reducer, snapshot_frequency=50)],
+    }
+    for name, kind in kinds.items():
+        sides = [
+            lambda path, kind=kind: Graph(FoldlogSaver(f"sqlite:///{path}"), kind),
+            lambda path, kind=kind: Graph(SqliteSaver(sqlite3.connect(path, check_same_thread=False)), kind),
+        ]
+        measure = getattr(turns, "func")  # the figures of each kind have its name  # noqa: B009
+        await measure(name, sides, message, lambda graph, some: graph.add(some), {"read": lambda graph: graph.read()})
+
+
+async def main(compare: Compare) -> None:
+    if isinstance(compare, partial):
+        await graphs(compare)
+        return
     await long_thread()
     await compare((ours, theirs), message, put, {f"get a tuple of {ITEMS:,}": read})
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -289,7 +289,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             return {name: {"writes": []} for name in channels}
         mark = self._checkpoints.mark(thread, target.branch)
         known = self._deltas.get(thread)
-        if known is None or (known.mark, known.written.keys()) != (mark, names):
+        if known is None or known.mark != mark or known.written.keys() != names:
             known = _Walked("", mark, {}, {name: [] for name in names})
         walked = self._walk_on(thread, target, known)
         self._deltas[thread] = walked

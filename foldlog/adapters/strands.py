@@ -53,6 +53,7 @@ _AGENT = "agent"
 _REWRITTEN = "rewritten"
 """The document with the messages that were updated: each with its events, by the id of the first of these."""
 _MANAGER = "conversation_manager_state"
+_TIME = {"updated_at": None}
 _SUMMARY = "condensation"
 """The key of an agent's state with the id of the condensation that alone holds the summary of its manager."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
@@ -61,8 +62,12 @@ _REPLACED = "the runtime replaced the message"
 
 class _Held:
     """What an agent of this process holds of a conversation since it began, or was read, at ``version``. A message is
-    pinned by a mark on it: ``messages`` are those that the SDK still has, by their first events.
+    pinned by a mark on it: ``messages`` are those that the SDK still has, by their first events. ``state`` is that of
+    the agent at the version ``state_at``.
     """
+
+    state: dict[str, Any] | None = None
+    state_at = 0
 
     def __init__(self, history: History) -> None:
         self.history, self.version = history, 0
@@ -143,7 +148,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         agent_id, held = session_agent.agent_id, self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
             with suppress(VersionConflict):  # another writer appended
-                version, before = held.history.version(), _state(held.history, agent_id)
+                version = held.history.version()
+                before = held.state if held.state_at == version else _state(held.history, agent_id)
                 if before is None:
                     raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
@@ -152,7 +158,12 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
-                held.history.append(events, expected_version=version, documents={_AGENT: kept})
+                elif {**kept, **_TIME} == {**before, **_TIME}:  # the SDK writes it after each message
+                    held.state, held.state_at = before, version
+                    return
+                recorded = held.history.append(events, expected_version=version, documents={_AGENT: kept})
+                held.state = None if _SUMMARY in kept else kept
+                held.state_at = recorded[-1].id + 1 if held.state and recorded else 0
                 return
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
@@ -161,6 +172,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         append = partial(History.append_records, records=records, format=_FORMAT)
         held.history, events = self._append_or_begin(held.history, append)
         held.messages[events[0].id] = session_message
+        if held.state_at == events[0].id:
+            held.state_at = events[-1].id + 1
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
         """Return a message, None where there is none. Cost: the messages of the agent."""

@@ -1,0 +1,128 @@
+"""What does a turn of an agent cost in foldlog, and opening its conversation, beside the store that it replaces?
+
+A conversation of 400 items is recorded, four in a turn, as the SDK records them. Then both sides take turns: 40 more
+of them, and the conversation is opened and read 15 times. Times are CPU time of the process, medians in ms, so that
+they say the same on a busy machine; a turn with LangGraph runs its graph.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.adapters import closed, stored_bytes, timed
+
+ROOT = Path(__file__).parents[1]
+ITEMS, PER_TURN, TURNS, OPENINGS = 400, 4, 40, 15
+OWN = {
+    "openai_agents": ("OpenAI Agents SDK", "`SQLiteSession`"),
+    "claude_agent": ("Claude Agent SDK", "a table of JSON by hand"),
+    "openhands": ("OpenHands SDK", "`LocalFileStore`"),
+    "langgraph": ("LangGraph", "`SqliteSaver`, full state"),
+    "langgraph-delta": ("LangGraph, `DeltaChannel`", "`SqliteSaver`"),
+    "langgraph-delta-50": ("LangGraph, `DeltaChannel`, a snapshot every 50 updates", "`SqliteSaver`"),
+    "google_adk": ("Google ADK", "`SqliteSessionService`"),
+    "pydantic_ai": ("pydantic-ai", "two tables by hand"),
+    "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
+    "strands": ("Strands", "`FileSessionManager`"),
+}
+PAGE, BEGIN, END = ROOT / "docs/PEERS.md", "<!-- adapters: python -m benchmarks.adapters --publish -->", "<!-- end -->"
+
+
+class Figures(NamedTuple):
+    """Those of foldlog, then those of the other side: ms, ms and bytes an item."""
+
+    name: str
+    turn: tuple[float, float]
+    opening: tuple[float, float]
+    size: tuple[float, float]
+
+    def row(self) -> str:
+        sdk, own = OWN[self.name]
+        cells = [sdk, own]
+        for ours, theirs in (self.turn, self.opening):
+            cells.append(f"{ours:.1f} / {theirs:.1f} = **{ours / theirs:.2f}**")
+        cells.append(f"{self.size[0]:,.0f} / {self.size[1]:,.0f}")
+        return f"| {' | '.join(cells)} |"
+
+
+async def turns(
+    name: str,
+    make: tuple[Callable[[str], Any], Callable[[str], Any]],
+    one: Callable[[int], Any],
+    add: Callable[[Any, list[Any]], Awaitable[Any]],
+    reads: dict[str, Callable[[Any], Awaitable[Any]]],
+) -> None:
+    """Print the figures of both sides as a line of JSON."""
+    read = next(iter(reads.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / side) for side in ("ours.db", "theirs.db")]
+        stores = [side(path) for side, path in zip(make, paths, strict=True)]
+
+        async def turn(which: int, number: int) -> None:
+            await add(stores[which], [one(PER_TURN * number + place) for place in range(PER_TURN)])
+
+        took: list[list[float]] = [[], []]
+        for number in range(ITEMS // PER_TURN + TURNS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                cpu = (await timed(partial(turn, which, number)))[1]
+                took[which].append(cpu)
+        for store in stores:
+            await closed(store)
+        sizes = [stored_bytes(path) / (ITEMS + PER_TURN * TURNS) for path in paths]
+
+        async def opened(which: int) -> None:
+            store = make[which](paths[which])
+            await read(store)
+            await closed(store)
+
+        openings: list[list[float]] = [[], []]
+        for number in range(OPENINGS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                openings[which].append((await timed(partial(opened, which)))[1])
+    turn_ms = [statistics.median(each[-TURNS:]) for each in took]
+    print(json.dumps([name, turn_ms, [*map(statistics.median, openings)], sizes]))
+
+
+def measured(name: str) -> list[Figures]:
+    """Return the figures of one adapter, asked in its environment."""
+    python = ROOT / f".cache/adapters/{name}-newest/bin/python"
+    if not python.exists():
+        raise SystemExit(f"there is no {python}; make it with: scripts/test --adapters {name}")
+    command = [str(python), "-m", "benchmarks.adapters", name, "--turns"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    lines = [line for line in printed.splitlines() if line.startswith("[")]
+    return [Figures(*each) for each in map(json.loads, lines)]
+
+
+def main(publish: bool) -> None:
+    """Print the figures of all adapters; with ``publish`` write them into docs/PEERS.md."""
+    rows = [
+        "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
+        "|---|---|---:|---:|---:|",
+    ]
+    print("\n".join(rows))
+    for name in dict.fromkeys(key.partition("-")[0] for key in OWN):
+        for figures in measured(name):
+            rows.append(figures.row())
+            print(rows[-1], flush=True)
+    if publish:
+        text = PAGE.read_text()
+        pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+        assert pattern.search(text), f"{PAGE} has no place for the figures"
+        table = "\n".join((BEGIN, "", *rows, "", END))
+        PAGE.write_text(pattern.sub(lambda found: table, text))
+
+
+if __name__ == "__main__":
+    main("--publish" in sys.argv)
