@@ -38,6 +38,8 @@ _TOGETHER = 500
 """The number of events that are copied in one transaction."""
 _ASIDE = 2
 """The number of events that a step to another branch is at most: what declines a request, and the retraction."""
+_AHEAD = 64
+"""The number of events that are read together."""
 _ROOT = "__root__"
 """The parent that the SDK gives to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
@@ -56,6 +58,9 @@ class EventFiles:
         self._heads: tuple[list[int], list[str | None]] = ([], [])
         """The ids of the events that moved the head, each with its target."""
         self._events: dict[str, int] = {}
+        self._read: dict[int, Event] = {}
+        self._stored, self._read_at = history._stored_records(), 0
+        """Events that were read last, and the records, of this version: a redaction is an event too."""
         self._counted: dict[str, int] | None = None
         """The calls of models in the last state, by their use; None before a state was written."""
 
@@ -72,6 +77,8 @@ class EventFiles:
             return
         if version > self.version:
             self._take(self._history.events(self.version, version))
+        if version > self._read_at:
+            self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
         """Add the events of this object's append, unless events of other writers came before them."""
@@ -88,21 +95,26 @@ class EventFiles:
         event_id = self._events.get(source_id)
         if event_id is None:
             return None
-        (event,) = self._history.events(event_id, event_id + 1)
-        first = event_id - place_of(event)
-        stored = self._history._stored_records()
-        (begin,) = self._history.events(first, first + 1)
-        for before in self._history.events(max(first - _ASIDE, 0), first, reverse=True):
+        first = event_id - place_of(self._event(event_id))
+        stored, begin = self._stored, self._event(first)
+        asides = () if stored.count(begin) else self._history.events(max(first - _ASIDE, 0), first, reverse=True)
+        for before in asides:
             if stored.count(begin) or not is_step_aside(before):
                 break
             begin, first = before, before.id  # the record begins with a step to another branch
         encoder = Encoder(NAME, stored=stored)
         for cause in () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1):
             encoder.records(cause)  # what stays of a redacted result names its call
-        events = self._history.events(first, first + (stored.count(begin) or 1))
+        events = (self._event(each) for each in range(first, first + (stored.count(begin) or 1)))
         record = next(record for each in events for record in encoder.records(each))
         head = None if stored.count(begin) and begin.redacted is None else self._head_at(first)
         return json_text(record if head is None else {**record, "parent_id": head})
+
+    def _event(self, event_id: int) -> Event:
+        """Return an event, and have those after it at hand: the SDK reads its files in order."""
+        if event_id not in self._read:
+            self._read = {event.id: event for event in self._history.events(event_id, event_id + _AHEAD)}
+        return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
         """Append events, all or none, after all events of other writers. The first one continues the branch that it

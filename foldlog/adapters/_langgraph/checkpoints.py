@@ -96,8 +96,8 @@ class Checkpoints:
         self.branches = ThreadBranches(histories, attributes)
         self._format, self._key = format, key
         self._newest = Recent[str, _Newest](KEPT)
-        self._noted = Recent[tuple[str, str], list[Any]](KEPT)
-        """The notes on checkpoints that this process wrote, of those that have no others."""
+        self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
+        """The notes on checkpoints that this process wrote, of those that had no others, and their history."""
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Checkpoints:
             else:
                 version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
                 checkpoint = Checkpoint(before.branch, version, value)
-                is_alone = recorder is not None or newest.alone == before.version
+                is_alone = recorder is not None or (not events and newest.alone == before.version)
                 self._newest[thread] = _Newest(checkpoint, history, records, version if is_alone else 0)
                 return
             newest = None
@@ -301,7 +301,7 @@ class Checkpoints:
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
         conversation = companion(thread, _NOTES)
-        known = self._noted.pop((thread, checkpoint_id), [])
+        history, known = self._noted.pop((thread, checkpoint_id), (self.histories[conversation], []))
         number = len(known)
         if not number:
             self.branches.begin_new(conversation)
@@ -309,22 +309,29 @@ class Checkpoints:
             try:
                 key = numbered(checkpoint_id, number)
                 note = Annotation(name=name, data={**data, "checkpoint": checkpoint_id, "number": number})
-                self.histories[conversation].append(note, idempotency_key=key)
+                history.append(note, idempotency_key=key)
                 if len(known) == number:
-                    self._noted[thread, checkpoint_id] = [*known, data]
+                    self._noted[thread, checkpoint_id] = history, [*known, data]
                 return
             except IdempotencyConflict:
                 number += 1  # another writer took the number
             except ConversationErased:
-                known, number = [], 0
+                history, known, number = self.histories[conversation], [], 0
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint that this process ends: those that it wrote, or all of them
-        where others wrote some before.
-        """
-        known = self._noted.get((thread, checkpoint_id))
-        return self.notes(thread, checkpoint_id) if known is None else known
+        """Return what ``notes`` does. Cost: none of those that this process wrote, where there are no others."""
+        history, known = self._noted.get((thread, checkpoint_id), (None, []))
+
+        def others(moment: Moment) -> list[bool]:
+            reading = moment.conversation(companion(thread, _NOTES))
+            is_meant = history is not None and reading.key == history._generation.key
+            return [True] if not is_meant or reading.recall(numbered(checkpoint_id, len(known))) is not None else []
+
+        with suppress(ConversationErased, ConversationNotFound):
+            if known and not query_all(self.histories.store.database, others):
+                return known
+        return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log

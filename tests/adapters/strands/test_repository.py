@@ -104,6 +104,23 @@ async def test_what_does_not_exist_and_what_exists_is_refused(repository):
             wrong()
 
 
+async def test_a_state_that_did_not_change_is_not_stored_again(repository, histories):
+    """The SDK updates an agent after each message."""
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    repository.create_agent("s", SessionAgent("a", {"k": 1}, {"removed_message_count": 0}))
+    history, other = histories[repository.conversation("s", "a")], FoldlogSessionRepository(histories)
+    for number, (writer, value, added) in enumerate(
+        [(repository, 1, 0), (other, 2, 1), (repository, 2, 0), (other, 2, 0)]
+    ):
+        message = SessionMessage.from_message({"role": "user", "content": [{"text": "hi"}]}, number)
+        writer.create_message("s", "a", message)
+        before = history.version()
+        for _ in range(2):
+            writer.update_agent("s", SessionAgent("a", {"k": value}, {"removed_message_count": 0}))
+        assert history.version() - before == added
+        assert repository.read_agent("s", "a").state == {"k": value}
+
+
 async def test_a_session_that_was_deleted_begins_again(repository, histories):
     for text in ("secret", "new"):
         repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
