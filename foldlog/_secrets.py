@@ -95,6 +95,7 @@ def _rules() -> tuple[Any, ...]:
     except ImportError as error:
         needed = f"finding secrets needs detect-secrets, which is not installed: {install_command('secrets')}"
         raise InvalidOption(needed) from error
-    classes = {rule.__name__: rule for rule in get_mapping_from_secret_type_to_class().values()}
+    known: dict[str, Any] = get_mapping_from_secret_type_to_class()
+    classes = {rule.__name__: rule for rule in known.values()}
     rules: list[Any] = [classes[name] for name in _RULES]
     return tuple(rule() for rule in rules)

@@ -10,6 +10,7 @@
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
 Each of these files is one adapter. ``_shared.py`` is what they do with a store, whatever the runtime; ``_langgraph/``
-keeps checkpoints, ``_linked.py`` trees of messages. Extras of foldlog install the SDKs; ``_catalog.py`` lists the
+keeps checkpoints, ``langgraph_deltas.py`` lists stored as differences,
+``_linked.py`` trees of messages. Extras of foldlog install the SDKs; ``_catalog.py`` lists the
 adapters, with the releases that each was tested with.
 """

@@ -36,8 +36,7 @@ from foldlog._formats.registry import format_named
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
-from foldlog.adapters._langgraph.deltas import SNAPSHOT, WRITES, DeltaSnapshot, Listed, after_writes, messages_in
-from foldlog.adapters._langgraph.record_lists import RecordList, Span
+from foldlog.adapters._langgraph.record_lists import SNAPSHOT, WRITES, Listed, RecordList, Span
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -51,6 +50,7 @@ from foldlog.adapters._shared import (
     unquoted,
     with_those_below,
 )
+from foldlog.adapters.langgraph_deltas import DeltaSnapshot, after_writes, messages_in
 from foldlog.eventstore import ConversationErased
 from foldlog.projections import View, well_formed
 

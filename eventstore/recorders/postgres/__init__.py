@@ -11,6 +11,7 @@ wire        a bounded number of connections, on which statements are queued and 
 setup       the schema and its migrations; what a server must be set to, and epochs
 status      what an operator asks
 stores      many stores behind one address
+sharing     appends of one process to one conversation, in one transaction
 """
 
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder as PostgresRecorder

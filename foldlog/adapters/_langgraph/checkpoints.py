@@ -32,8 +32,7 @@ from foldlog.adapters._langgraph.branches import (
     numbered,
     standing_documents,
 )
-from foldlog.adapters._langgraph.deltas import WRITES, Listed
-from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, without
+from foldlog.adapters._langgraph.record_lists import WRITES, Listed, RecordList, Span, changes, ranges, without
 from foldlog.adapters._shared import document, stood_for
 from foldlog.eventstore import (
     Annotation,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from foldlog._archive.recording import HistoryRecorder
 from foldlog._prompt_changes import change_of_prompt, staying
@@ -19,6 +19,17 @@ Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
 
 _REASON = "the runtime took these messages out of its state"
+
+WRITES, SNAPSHOT = "writes", "snapshot"
+"""What a checkpoint has of a list that is stored as differences: nothing, or the whole value."""
+
+
+class Listed(NamedTuple):
+    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns one that is new."""
+
+    keys: Sequence[bytes]
+    ids: Sequence[Any]
+    record: Callable[[int], Any]
 
 
 @dataclass(frozen=True, slots=True)

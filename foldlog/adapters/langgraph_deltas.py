@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 
-from foldlog.adapters._langgraph.record_lists import RecordList
+from foldlog.adapters._langgraph.record_lists import Listed, RecordList
 
 try:
     from langgraph.checkpoint.serde import types as _types
@@ -25,18 +25,6 @@ except AttributeError:  # releases before 1.2 have no such channels
         value: Any
 
     DeltaSnapshot = _Never
-
-
-WRITES, SNAPSHOT = "writes", "snapshot"
-"""What a checkpoint has of a list that is stored as differences: nothing, or the whole value."""
-
-
-class Listed(NamedTuple):
-    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns one that is new."""
-
-    keys: Sequence[bytes]
-    ids: Sequence[Any]
-    record: Callable[[int], Any]
 
 
 def messages_in(written: Any) -> list[BaseMessage] | None:
