@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog.adapters._langgraph.checkpoints import Checkpoints
+from foldlog.adapters._langgraph.record_lists import Listed
 from foldlog.adapters._shared import erase_all, with_those_below
 from foldlog.eventstore import Annotation, DocumentChanges, Message
 from tests.how_many import examples
@@ -35,9 +36,10 @@ def key(given):
 def put(checkpoints, number, parent, names, document=None):
     """Put a checkpoint with these records and one document."""
     records = None if names is None else [record(name) for name in names]
-    keys = None if records is None else [key(one) for one in records]
-    made = (records or [None]).__getitem__
-    checkpoints.put(THREAD, f"{number:03}", parent, {"n": number}, lambda before: ({}, {"d": document}), keys, made)
+    listed = None if records is None else Listed([key(one) for one in records], names, records.__getitem__)
+    checkpoints.put(
+        THREAD, f"{number:03}", parent, {"n": number}, lambda before: ({}, {"d": document}), lambda *before: listed
+    )
 
 
 def told(checkpoints, found):
