@@ -32,6 +32,7 @@ _shown_before, _structural_before = attrgetter("shown_before"), attrgetter("stru
 _DOCUMENTS = "document_changes"
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for these."""
+_NOT_FLAGGED = "an index has it among the events that are shown or structural, and it is not"
 _MISSING = "it, or an event after it that is shown or structural, cannot be found"
 
 
@@ -181,6 +182,8 @@ class ReadTransaction:
         while start < stop and self.found.structural != expected:
             rows = self.rows(start, stop, page, "structural")
             for event, row in zip(events_of(self.conversation, rows), rows, strict=True):
+                if not row.structural:
+                    raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED)
                 if expected not in (None, row.structural_before):
                     raise CorruptEvent(self.conversation, start, _MISSING)
                 yield event
@@ -200,7 +203,8 @@ class ReadTransaction:
 
     def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
         """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the intervals: each row
-        says how many of them are before it. Cost: a row for each end of an interval without one.
+        says how many of them are before it. Raise it also for a row that is neither. Cost: a row for each end of an
+        interval without one.
         """
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
         others = ends.difference(map(_id_of, rows))
@@ -210,6 +214,8 @@ class ReadTransaction:
         last, expected = -1, 0
         for row in rows:
             before, after = counts(row.meta)
+            if after == before and row.id not in others:
+                raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED)
             if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
             last, expected = row.id, after

@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from foldlog._history.histories import Histories, open as open_histories
-from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, EventStoreError, Message, open_store
+from foldlog.eventstore import (
+    Annotation,
+    CondensationRequest,
+    CorruptEvent,
+    Erased,
+    EventStoreError,
+    Message,
+    open_store,
+)
 from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -192,6 +200,21 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
 def test_what_was_spoilt_is_named_and_nothing_else(path: Path, spoilt: list[str], told: dict[str, list[str]]):
     spoil(path, *spoilt)
     assert found(path) == told
+
+
+@pytest.mark.parametrize("flag", ["shown", "structural"])
+def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(path: Path, flag: str):
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", [Annotation(name="n"), Message(source="user", content="x")], expected_version=LENGTH)
+    spoil(path, f"UPDATE events SET {flag} = 1 WHERE {of('a', LENGTH)}")
+    with open_store(f"sqlite:///{path}") as store:
+        reads = [lambda reading: reading.flagged_events([(0, LENGTH + 1)])]
+        if flag == "structural":
+            reads.append(lambda reading: [*reading.structural_events(0, LENGTH + 1)])
+        for read in reads:
+            with pytest.raises(CorruptEvent, match=f"event {LENGTH}: an index has it among the events that are shown"):
+                store.query("a", read)
+        assert len([*store.events("a")]) == LENGTH + 2
 
 
 def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
