@@ -186,20 +186,17 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
             "[...document.querySelectorAll('.partial')].map((tile) => [...tile.children].map((one) => one.textContent))"
         )
         values, names = zip(*tiles, strict=True)
-        costs = "cost of 1.2k+ tokens spent", "cost of condensing"
+        costs = "cost of 1.2k tokens spent", "cost of condensing"
         assert names == ("events", "tokens sent now", "condensations", "tokens saved", *costs)
         assert all(value.endswith("so far") for value in values)
-        assert values[-1] == "$0.0123+ so far"  # one of two condensations recorded what it cost
+        assert values[-1] == "$0.0123 so far"  # one of two condensations recorded what it cost
         page.ask(
             "fetch('api/fleet').then((reply) => reply.json()).then((fleet) => "
             f"{V}.showFleet({{...fleet, needs_key: 1}}))"
         )
         told = page.ask("[...document.querySelectorAll('.tile')].map((tile) => tile.textContent)")
         assert told[0] == "2conversations, 1 without a key"
-        assert {
-            each[-1] for each in re.findall(r"(?m)^(.*?)(?:events|tokens sent now|tokens saved)$", "\n".join(told))
-        } == {"+"}
-        assert page.ask("document.querySelector('.reasons .figure').textContent").endswith("+")
+        assert "of 2 conversations" in "".join(told), "how many lack their usage"
         page.ask(  # the figures are answered before the list
             "void (window.answered = fetch, window.fetch = async (path, ...rest) => {"
             " const reply = await answered(path, ...rest);"
