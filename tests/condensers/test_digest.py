@@ -612,7 +612,6 @@ def test_the_line_that_names_the_error_is_told_and_not_the_hint_after_it():
     output = "Traceback:\nImportError: no module named kite\n\nhint: install it\nsee the manual"
     assert error_line(output) == "ImportError: no module named kite"
     assert error_line("<tool_use_error>File does not exist.</tool_use_error>") == "File does not exist."
-    assert error_line("The user doesn't want to proceed with this tool use. It was stopped.") == "rejected by the user"
     assert error_line(" \n") == ""
 
 
@@ -705,8 +704,9 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
     edit = Action(tool="Edit", arguments={"file_path": "/w/a.py"}, call_id="c")
     said = "never touch a.py,\nrename it on main instead"
     text = digest(user("mend it"), edit, rejected(said))
-    assert section(text, ASKED) == ["mend it", "never touch a.py, rename it on main instead"]
-    assert section(text, "Other calls") == ["/w/a.py → rejected by the user"]
+    refused = "refused by the user: a change of /w/a.py; the user said: "
+    assert section(text, ASKED) == ["mend it", f"{refused}never touch a.py, rename it on main instead"]
+    assert "Files changed" not in text
     assert "Errors without a later success" not in text
     quoted = Observation(tool="Read", call_id="c", content=REJECTION + said)
     assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], "a file may quote it"

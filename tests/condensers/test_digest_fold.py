@@ -204,10 +204,133 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
     )
     assert section(text, "Files changed") == [
         "C:\\w\\kite.ipynb: edited; last: fly(kite)",
-        "a.py: edited (2 changes); last: wind = 3",
+        "a.py: edited 2 times; last: wind = 3",
         "b.py: written; last: rain = 1",
     ]
     assert section(text, "Built so far") == ["last test, lint or build: `pytest -q` → exit 0: done"]
+
+
+def test_a_file_says_how_many_times_each_thing_was_done_to_it_the_newest_last():
+    written = pair(1, "Write", file_path="/w/part_2.py", contents="b = 1")
+    text = told(written, edit(2), edit(3, "/w/part_2.py"), ran(4, "rm /w/part_2.py; touch /w/part_2.py", 0, ""))
+    (line,) = section(text, "Files changed")
+    assert line == "/w/part_2.py: written, edited 2 times, deleted, created"
+    again = told(written, edit(2), pair(3, "Write", file_path="/w/part_2.py", contents="kite = 1"))
+    assert section(again, "Files changed") == ["/w/part_2.py: edited, written 2 times; last: kite = 1"]
+
+
+def swap(number, old, new, path="a.py"):
+    return pair(number, "Edit", file_path=path, old_string=old, new_string=new)
+
+
+def test_the_line_of_a_file_is_one_of_its_last_change():
+    text = told(swap(1, "wind = 1", "wind = 2"), swap(2, "import kite\nimport rope", "import kite"))
+    assert section(text, "Files changed") == ["a.py: edited 2 times; last: removed import rope"]
+    assert "last" not in told(swap(1, "wind = 1", "wind = 2"), ran(2, "touch a.py", 0, ""))
+
+
+def test_an_edit_that_takes_back_another_names_it():
+    there, back = ("wind = 1", "wind = 2"), ("wind = 2", "wind = 1")
+    text = told(swap(1, *there), swap(2, "rain = 1", "rain = 2"), swap(3, *back))
+    assert re.search(r"a\.py: edited 3 times; last: takes back \[0\] \[4\]", text)
+    other = told(swap(1, *there, path="b.py"), swap(3, *back))
+    assert "a.py: edited; last: wind = 1" in section(other, "Files changed")
+
+
+# --- what the user refused, allowed and answered ---
+
+REFUSAL = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+SAID = " To tell you how to proceed, the user said:\nfirst mend the kite"
+PLAN = "# Plan: Paint the kite\n\n1. Edit kite.py"
+ORDERS, ASKED = "Standing orders", "Asked by the user"
+PLAN_MODE = "plan mode: write and edit nothing but the plan until the user approves it"
+
+
+def refused(number, tool, content=REFUSAL, **arguments):
+    return [call(tool, f"x{number}", **arguments), answer(content, f"x{number}", is_error=True)]
+
+
+def test_a_refused_plan_is_a_refusal_and_nothing_that_was_done():
+    text = told(message("paint it"), refused(1, "ExitPlanMode", REFUSAL + SAID, plan=PLAN))
+    refusal = "refused by the user: plan: Paint the kite; the user said: first mend the kite"
+    assert section(text, ASKED) == ["paint it", refusal]
+    assert "Other calls" not in text
+
+
+def test_a_refusal_without_words_is_an_order_until_the_call_succeeds():
+    again = [*refused(1, "ExitPlanMode", plan=PLAN), *refused(2, "bash", command="git push")]
+    text = told(message("paint it"), again)
+    assert section(text, ORDERS) == ["refused by the user: plan: Paint the kite", "refused by the user: `git push`"]
+    assert "Commands run" not in text
+    allowed = told(message("paint it"), again, ran(3, "git push", 0))
+    assert section(allowed, ORDERS) == ["refused by the user: plan: Paint the kite"]
+
+
+def test_a_rejection_of_openhands_is_a_refusal_and_that_of_a_hook_an_error():
+    def rejection(source, reason="no glue"):
+        return [call("edit", "c1", path="/w/a.py", new_str="glue"), answer(reason, "c1", is_error=True, extras=source)]
+
+    by_user, by_hook = {"rejection_source": "user"}, {"rejection_source": "hook"}
+    text = told(rejection(by_user))
+    assert section(text, ASKED) == ["refused by the user: a change of /w/a.py; the user said: no glue"]
+    assert section(told(rejection(by_user, "User rejected the action")), ORDERS) == [
+        "refused by the user: a change of /w/a.py"
+    ]
+    assert section(told(rejection(by_hook)), "Errors without a later success") == ["/w/a.py → no glue"]
+    assert "Files changed" not in text
+
+
+ENTERED = "Entered plan mode. DO NOT write or edit any files yet."
+REMINDED = "<system-reminder>\nPlan mode is active. The user does not want you to execute yet.\n</system-reminder>"
+APPROVED = "User has approved your plan. You can now start coding."
+
+
+@pytest.mark.parametrize("begin", [pair(1, "EnterPlanMode", ENTERED), [message(f"paint it\n{REMINDED}")]])
+def test_plan_mode_is_an_order_while_it_holds(begin):
+    written = pair(2, "Write", file_path="/h/plans/kite.md", contents=PLAN)
+    planning = [*begin, *written, *refused(3, "ExitPlanMode", REFUSAL + SAID, plan=PLAN)]
+    assert section(told(planning), ORDERS) == [PLAN_MODE]
+    assert ORDERS not in told(planning, pair(4, "ExitPlanMode", APPROVED, plan=PLAN))
+    assert ORDERS not in told(planning, edit(4)), "the user let the agent edit"
+
+
+def test_answers_to_the_agents_questions_are_the_users_words():
+    questions = [{"question": "Which colour?", "options": [{"label": "red"}, {"label": "blue"}]}]
+    said = 'User has answered your questions: "Which colour?"="red". You can now continue.'
+    text = told(message("paint it"), pair(1, "AskUserQuestion", said, questions=questions))
+    assert section(text, ASKED) == ["paint it", '"Which colour?"="red"']
+    assert "Other calls" not in text
+
+
+STATUS = """On branch main
+Changes to be committed:
+  (use "git restore --staged <file>..." to unstage)
+\tmodified:   src/kite.py
+\tnew file:   src/rope.py
+
+Changes not staged for commit:
+  (use "git add <file>..." to update what will be committed)
+\tmodified:   .settings.json
+
+Untracked files:
+\tnotes.txt
+"""
+
+
+@pytest.mark.parametrize("command", ["git status", "git -C /w status 2>&1"])
+def test_the_files_of_git_status_keep_their_headings_until_a_commit(command):
+    listed = (
+        "last git status: Changes to be committed: modified: src/kite.py, new file: src/rope.py; "
+        "Changes not staged: modified: .settings.json; Untracked files: notes.txt"
+    )
+    text = told(ran(1, command, 0, STATUS))
+    assert section(text, "Built so far") == [listed]
+    later = STATUS.replace("notes.txt", "plan.txt")
+    assert section(told(ran(1, command, 0, STATUS), ran(2, "git status", 0, later)), "Built so far") == [
+        listed.replace("notes.txt", "plan.txt")
+    ]
+    committed = told(ran(1, command, 0, STATUS), ran(2, "git commit -m x", 0, "[main 1a2b3c4] x"))
+    assert section(committed, "Built so far") == ["committed: x (1a2b3c4 on main)"]
 
 
 # --- what was built ---

@@ -9,7 +9,7 @@ says it, so that the event can be read again.
     - fix the date parser; no new dependencies [1]
     ## Files changed
     - (3 earlier left out)
-    - src/dates.py: edited (4 changes); last: def parse_week(text): [52]
+    - src/dates.py: edited 4 times; last: def parse_week(text): [52]
     ## Commands run
     - `pytest -q` → exit 1 [56]
 

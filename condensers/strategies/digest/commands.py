@@ -38,11 +38,15 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A file that a call changed, what was done to it, and a telling line of its new text."""
+    """A file that a call changed, what was done to it, and a telling line of its new text. An editor's tool names the
+    ``old`` text, and the ``new`` one.
+    """
 
     path: str
     deed: str
     line: str = ""
+    old: str = ""
+    new: str = ""
 
 
 class _Simple(NamedTuple):

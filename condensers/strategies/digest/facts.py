@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 from foldlog._values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clipped, readable
 from foldlog.condensers.strategies.digest.commands import FileChange, bare, changes_by, first_line, only_reads
-from foldlog.condensers.strategies.digest.words import EXIT_CODE, error_line, exit_code_in, last_line, unwrapped
+from foldlog.condensers.strategies.digest.words import (
+    EXIT_CODE,
+    error_line,
+    exit_code_in,
+    last_line,
+    said_in_rejection,
+    unwrapped,
+)
 from foldlog.eventstore import Observation
 from foldlog.projections import words_of
 
@@ -88,6 +95,8 @@ _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 """A link to something that the agent made, as commands print it."""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
+_REFUSED_SILENTLY = re.compile(r"User rejected the action\.?|The action was rejected, and no reason was given\.")
+"""What the result of a refused call says where the user said nothing."""
 _ECHO_LEAST = 12
 """The least number of characters of a command's first line by which it is found again in an output."""
 _RAN_MAX, _LINE_MAX = 200, 90
@@ -115,17 +124,27 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
         is_shell = not isinstance(arguments.get("code"), str)
         changes = tuple(changes_by(command)) if is_shell and not reads else ()
         return Deed(Section.READ if reads else Section.RAN, text, changes, command)
+    if plan := _first_text(arguments, ("plan",)):
+        return Deed(Section.CALLED, f"plan: {first_line(plan).lstrip('# ').removeprefix('Plan: ')}")
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
     return Deed(Section.CALLED, one_line(f"{tool} {readable(shown)}"))
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
-    """Return the change that an editor's tool makes, with the first line that is new."""
-    replaced = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
-    old = set(map(str.strip, replaced.splitlines()))
-    new = "\n".join(line for text in texts for line in text.splitlines() if line.strip() not in old)
+    """Return the change that an editor's tool makes, with the first line that is new, or that is gone."""
+    old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
+    new = "\n".join(texts)
+    line = first_line(_without(new, old))
+    if not line and (gone := first_line(_without(old, new))):
+        line = f"removed {gone}"
     deed = "written" if verbs & {"write", "create"} else "deleted" if "delete" in verbs else "edited"
-    return FileChange(path, deed, clipped(first_line(new), _LINE_MAX))
+    return FileChange(path, deed, clipped(line, _LINE_MAX), old, new)
+
+
+def _without(text: str, other: str) -> str:
+    """Return the lines of a text that another text does not have."""
+    known = set(map(str.strip, other.splitlines()))
+    return "\n".join(line for line in text.splitlines() if line.strip() not in known)
 
 
 def _patched(text: str) -> Iterator[FileChange]:
@@ -167,6 +186,14 @@ def outcome_of(observation: Observation, command: str = "", late: Iterable[str] 
         link=links[-1] if links else "",
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
+
+
+def said_in_refusal(observation: Observation) -> str | None:
+    """Return what the user said when refusing a call: empty if nothing, None if the call was not refused."""
+    text = words_of(observation.content)
+    if observation.extras.get("rejection_source") == "user":
+        return "" if _REFUSED_SILENTLY.fullmatch(text.strip()) else text
+    return said_in_rejection(text) if observation.is_error else None
 
 
 def _repeats(text: str, commands: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ whether they are folded in at once or in parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from foldlog._values import texts_in
 from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
-from foldlog.condensers.strategies.digest.commands import checks, covers, first_line, is_within, post_by
+from foldlog.condensers.strategies.digest.commands import FileChange, checks, covers, first_line, is_within, post_by
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
     Deed,
@@ -22,20 +22,22 @@ from foldlog.condensers.strategies.digest.facts import (
     deed_of,
     one_line,
     outcome_of,
+    said_in_refusal,
     task_list,
     words_in_call,
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.digest.words import (
     ERROR,
-    REJECTED,
+    answers_in,
     command_in,
     denial_in,
     gist_of_output,
+    git_status_in,
+    is_plan_mode,
     of_user,
     orders_in,
     question_in,
-    said_in_rejection,
     unwrapped,
     without_pasted,
 )
@@ -54,11 +56,17 @@ from foldlog.projections import words_of
 TITLE = "# Digest of "
 CHECK = "last test, lint or build"
 """The subject of the line on the newest command of this kind."""
+REFUSED = "refused by the user: "
+PLAN_MODE = "plan mode: write and edit nothing but the plan until the user approves it"
+STATUS = "last git status"
 _SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
+_STATUS_MAX = 1_000
 _ENDING_MAX = 120
 _PUSHED = " -> "
 """In git's line about a branch that was pushed."""
 _QUEUED = " (written while the agent worked)"
+_PLANS = "/plans/"
+"""In the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers; words of the agent
 of this length conclude nothing.
@@ -77,12 +85,11 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """What was done to a file: the deeds in order, each once; how many times it was changed; a line of the newest
-    text; and the call that changed it last.
+    """What was done to a file: each deed and how many times, the newest last; a line that the last change made, empty
+    if it is not known; and the call that changed it last.
     """
 
-    deeds: tuple[str, ...]
-    times: int
+    deeds: Mapping[str, int]
     line: str
     event_id: int
 
@@ -126,6 +133,8 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
+    edits: dict[int, int] = field(default_factory=dict)
+    """The call of each edit, by a hash of the file, the old and the new text."""
     late: frozenset[str] = frozenset()
     said: DigestLine | None = None
     """The agent's last words. With the next event that counts they become a line."""
@@ -146,6 +155,7 @@ class Digest:
             files=self.files.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
+            edits=self.edits.copy(),
             _pending={},  # a call is forgotten together with its result
         )
         for event in events:
@@ -208,7 +218,9 @@ class Digest:
             self._put(Section.ASKED, asked, DigestLine(asked + _QUEUED, event.id))
 
     def _take_request(self, event: Message) -> None:
-        words = of_user(words_of(event.content))
+        text = words_of(event.content)
+        self._plan(text, event.id)
+        words = of_user(text)
         self._ask(words.asked, event.id)
         self._finish(denial_in(words.asked), event.id)
         for shown in words.shown:
@@ -227,14 +239,23 @@ class Digest:
         for shown in (gist_of_output(words.asked), *words.shown):
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
-    def _ask(self, text: str, event_id: int) -> None:
+    def _plan(self, text: str, event_id: int) -> None:
+        """Note plan mode while it holds."""
+        match is_plan_mode(text):
+            case True:
+                self._note(Section.ORDERS, PLAN_MODE, event_id)
+            case False:
+                self.lines[Section.ORDERS].pop(PLAN_MODE, None)
+
+    def _ask(self, text: str, event_id: int, before: str = "") -> None:
+        """Note a request of the user, after the words ``before``, and the orders in it."""
         asked = one_line(without_pasted(text), len(text) + 100)
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             asked = f"{asked} (the agent had asked: {one_line(question)})"
-        before = self.lines[Section.ASKED].get(asked)
-        again = " (asked again)" if before and not before.text.endswith(_QUEUED) else ""
+        first = self.lines[Section.ASKED].get(asked)
+        again = " (asked again)" if first and not first.text.endswith(_QUEUED) else ""
         if asked:
-            self._put(Section.ASKED, asked, DigestLine(asked + again, event_id))
+            self._put(Section.ASKED, asked, DigestLine(before + asked + again, event_id))
         for order in orders_in(text):
             self._note(Section.ORDERS, order, event_id)
 
@@ -298,17 +319,21 @@ class Digest:
 
     def _take_result(self, event: Observation) -> None:
         pending = self._pending.get(event.cause) if event.cause in self._pending else self._pending.get(event.call_id)
+        said = said_in_refusal(event)
+        if said is not None:
+            self._refuse(_refusal_of(pending.deed) if pending else REFUSED + event.tool, said, event.id)
+            return
+        text = words_of(event.content)
+        if answers := answers_in(text):
+            self._ask(answers, event.id)
+            return
+        self._plan(text, event.id)
         outcome = outcome_of(event, pending.deed.command if pending else "", self.late)
-        if event.is_error:
-            self._ask(said_in_rejection(words_of(event.content)), event.id)
         if pending is None:
             if outcome.error:
                 self._open(one_line(event.tool), "", outcome, event.id)
             return
         deed = pending.deed
-        if outcome.error == REJECTED:
-            self._note(Section.CALLED, f"{deed.text} → {REJECTED}", event.id)
-            return
         self._tell(deed, outcome, event.id)
         self._change_files(pending, outcome)
         if outcome.error:
@@ -317,13 +342,25 @@ class Digest:
         elif outcome.is_proven:  # also where a search has no result
             self._close(deed)
             self._conclude(deed, outcome, event.id)
+            if deed.command and (status := git_status_in(text)):
+                line = DigestLine(one_line(f"{STATUS}: {status}", _STATUS_MAX), event.id)
+                self._put(Section.BUILT, STATUS, line)
         else:
             self.late |= {first_line(deed.command)}
+
+    def _refuse(self, refused: str, said: str, event_id: int) -> None:
+        """Note that the user refused a call: with the user's words, or else as an order, until the call succeeds."""
+        if said:
+            self._ask(said, event_id, f"{refused}; the user said: ")
+        else:
+            self._note(Section.ORDERS, refused, event_id)
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Tell a call with its end. A change stands with its file, and what could not be read was not read."""
         section, text = deed.section, deed.text
         self.lines[section].pop(text, None)
+        if not outcome.failed:
+            self.lines[Section.ORDERS].pop(_refusal_of(deed), None)
         if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
         ended = _ending(outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
@@ -339,10 +376,21 @@ class Digest:
         for change in call.deed.changes:
             gone = [path for path in self.files if change.deed == "deleted" and is_within(path, change.path)]
             for path in dict.fromkeys((*gone, change.path)):
-                before = self.files.pop(path, ChangedFile((), 0, "", call.event_id))
-                deeds = dict.fromkeys((*before.deeds, change.deed + how))
-                line = change.line or before.line
-                self.files[path] = ChangedFile((*deeds,), before.times + 1, line, call.event_id)
+                before = self.files.pop(path, ChangedFile({}, "", call.event_id))
+                deed = change.deed + how
+                others = {name: times for name, times in before.deeds.items() if name != deed}
+                deeds = {**others, deed: before.deeds.get(deed, 0) + 1}
+                self.files[path] = ChangedFile(deeds, self._line_of(change, call.event_id), call.event_id)
+                if _PLANS not in path:
+                    self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
+
+    def _line_of(self, change: FileChange, event_id: int) -> str:
+        """Return what a change made of a file: a line of the new text, or which edit it takes back."""
+        if not change.old and not change.new:
+            return change.line
+        taken_back = self.edits.get(hash((change.path, change.new, change.old)))
+        self.edits[hash((change.path, change.old, change.new))] = event_id
+        return change.line if taken_back is None else f"takes back [{taken_back}]"
 
     def _open(self, text: str, command: str, outcome: CallOutcome, event_id: int) -> None:
         subject = command or text
@@ -370,6 +418,7 @@ class Digest:
         what curl sends, and a user a call: then the result has the user's words.
         """
         if outcome.commit:
+            self.lines[Section.BUILT].pop(STATUS, None)
             self._note(Section.BUILT, f"committed: {outcome.commit}", event_id)
         post = post_by(deed.command)
         is_known = outcome.exit_code == 0 or _PUSHED in outcome.last
@@ -402,6 +451,11 @@ class Digest:
                     self.names[name] = NamePlace(line, event.id, is_used or (before is not None and before.is_used))
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
+
+
+def _refusal_of(deed: Deed) -> str:
+    change = "a change of " if deed.section is Section.CHANGED else ""
+    return f"{REFUSED}{change}{one_line(deed.text, _SHOWN_MAX)}"
 
 
 def _ending(outcome: CallOutcome) -> str:

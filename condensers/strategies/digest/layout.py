@@ -98,9 +98,9 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 
 def _file(path: str, file: ChangedFile) -> str:
-    """Return what was done to a file, with a line of its newest text."""
-    times = f" ({file.times} changes)" if file.times > len(file.deeds) else ""
-    return f"{path}: {', '.join(file.deeds)}{times}" + (f"; last: {file.line}" if file.line else "")
+    """Return what was done to a file, with a line of its last change."""
+    deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
+    return f"{path}: {', '.join(deeds)}" + (f"; last: {file.line}" if file.line else "")
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:

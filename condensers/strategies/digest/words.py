@@ -201,8 +201,19 @@ ERROR = re.compile(
 )
 _REJECTED = re.compile(r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE)
 _SAID_IN_REJECTION = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
-
-REJECTED = "rejected by the user"
+_ANSWERS = re.compile(
+    r"\A(?:User has answered your questions?|Your questions? ha(?:s|ve) been answered): (.+?)\.? You can now continue",
+    re.DOTALL,
+)
+_PLAN_MODE = re.compile(
+    r"(?:\A|<system-reminder>)\W*(?:(Entered plan mode|Plan mode (?:is|still) active)|User has approved your plan"
+    r"|(?:You have )?exited plan mode)",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"^(Changes to be committed|Changes not staged|Untracked files|Unmerged paths)[\w ]*:\n((?:[ \t].*\n?)+)",
+    re.MULTILINE,
+)
 
 _LAST_READ = 2_000
 """The number of last characters of an output in which its last line is looked for."""
@@ -233,17 +244,39 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
     return output.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
 
 
-def said_in_rejection(text: str) -> str:
-    """Return what the user said when rejecting a call, from the result of that call; empty if nothing."""
-    said = _SAID_IN_REJECTION.search(text) if _REJECTED.search(text) else None
+def said_in_rejection(text: str) -> str | None:
+    """Return what the user said when rejecting a call, from the result of that call: empty if nothing, None if the
+    call was not rejected.
+    """
+    if not _REJECTED.search(text):
+        return None
+    said = _SAID_IN_REJECTION.search(text)
     return "" if said is None else said[1].strip()
+
+
+def answers_in(text: str) -> str:
+    """Return the user's answers to questions that the agent asked, from the result of that call; empty if none."""
+    found = _ANSWERS.match(text)
+    return found[1] if found else ""
+
+
+def is_plan_mode(text: str) -> bool | None:
+    """Return whether plan mode holds after a message or a result: in it, an agent may write nothing but a plan. None
+    if the text says nothing of it.
+    """
+    found = _PLAN_MODE.search(text)
+    return bool(found[1]) if found else None
+
+
+def git_status_in(text: str) -> str:
+    """Return the files that git lists as changed, each list after its heading; empty if there is none."""
+    lists = ((heading, re.findall(r"^\t(.+)$", files, re.MULTILINE)) for heading, files in _STATUS.findall(text))
+    return "; ".join(f"{heading}: {', '.join(files)}" for heading, files in lists)
 
 
 def error_line(text: str) -> str:
     """Return the most telling line of a failed output: the last that names an error, else the last one."""
     lines = _lines_that_count(text)
-    if any(map(_REJECTED.search, lines)):
-        return REJECTED
     for line in reversed(lines[-_LOOKED_AT:]):
         if ERROR.search(line):
             return line

@@ -8,7 +8,7 @@ from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
 from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.contents import content_of, observed
-from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
+from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, REJECTION_SOURCE, SUMMARY
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
@@ -194,11 +194,12 @@ class OpenHandsV1Decoder(FollowingDecoder):
     def _observation(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
         action_id, observation = record.get("action_id"), record.get("observation")
         content: Content = ""
-        extras, is_error = dict[str, Any](), kind == "AgentErrorEvent"
+        extras, is_error = dict[str, Any](), kind != "ObservationEvent"
         if kind != "ObservationEvent":
             content = text_or_empty(record.get(ANSWERS[kind]))
-            if kind == "UserRejectObservation" and not content.strip():
-                content = _REJECTED
+            if kind == "UserRejectObservation":
+                content = content if content.strip() else _REJECTED
+                extras[REJECTION_SOURCE] = record.get(REJECTION_SOURCE) or "user"
         elif type(observation) is dict:
             content, extras, is_error = observed(observation)
         content = _extended(content, record.get("extended_content"))

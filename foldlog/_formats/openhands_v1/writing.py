@@ -28,6 +28,9 @@ NAME = "openhands-v1"
 ANSWERS = {"ObservationEvent": "observation", "UserRejectObservation": "rejection_reason", "AgentErrorEvent": "error"}
 """Kinds of observations, and the field of each that holds the result."""
 
+REJECTION_SOURCE = "rejection_source"
+"""Where a rejection says whether the user or a hook rejected the call."""
+
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the one before it."""
 
@@ -88,12 +91,17 @@ class OpenHandsV1Encoder(RecordEncoder):
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
         # The SDK reads no redacted result, of a class that is not known any more, and tells a model more than an error.
-        if event.redacted is not None or event.is_error:
+        is_rejection = REJECTION_SOURCE in event.extras
+        if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
             return
         action_id = None if event.cause is None else self.source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
+        if is_rejection:
+            record["kind"], record["rejection_reason"] = "UserRejectObservation", joined_text(event.content)
+            record[REJECTION_SOURCE] = event.extras[REJECTION_SOURCE]
+            return
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from foldlog.eventstore import (
     Action,
@@ -59,6 +60,18 @@ def test_a_rejection_without_a_reason_says_that_the_action_was_not_done(reason):
     events = read(*records)
     (told,) = (m["content"] for m in View.from_events(events).to_messages() if m["role"] == "tool")
     assert told == "The action was rejected, and no reason was given."
+
+
+@pytest.mark.parametrize("source", [{}, {"rejection_source": "user"}, {"rejection_source": "hook"}])
+def test_a_rejected_call_failed_and_is_written_as_a_rejection_again(source):
+    rejected = {"kind": "UserRejectObservation", "id": "r", "tool_call_id": "c1", "rejection_reason": "no", **source}
+    called, answered = read(call("a"), {**rejected, "action_id": "a"})
+    assert answered.is_error
+    assert answered.extras == {"rejection_source": "user", **source}
+    moved = [replace(event, origin=None) for event in (called, answered)]
+    *_, written = encode(moved, V1)
+    assert written.items() >= {**rejected, "id": written["id"], "rejection_source": "user", **source}.items()
+    assert "action_id" in written
 
 
 def prompt(name, said, kind="SystemPromptEvent", **more):
