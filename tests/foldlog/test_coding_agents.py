@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 import foldlog as library
+from foldlog._cli.programs import quick_hook
 from foldlog._cli.programs.quick_hook import answer, is_hook
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
@@ -278,6 +281,33 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert out == "{}\n"
     assert (err == "") == (what == "no file"), err
+
+
+def test_the_hook_waits_for_a_moment_where_the_url_does_not_say_for_how_long():
+    assert quick_hook.impatient("sqlite:///a.db") == "sqlite:///a.db?patience_s=5"
+    assert quick_hook.impatient("sqlite:///a.db?mode=rw") == "sqlite:///a.db?mode=rw&patience_s=5"
+    assert quick_hook.impatient("sqlite:///a.db?patience_s=9") == "sqlite:///a.db?patience_s=9"
+
+
+@pytest.mark.long
+def test_the_hook_waits_a_moment_for_another_writer_and_then_lets_its_program_go_on(
+    session, tmp_path, monkeypatch, capsys
+):
+    session.user("begin")
+    path = tmp_path / "held.db"
+    monkeypatch.setattr(quick_hook, "_PATIENCE_S", 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(session.hook("Stop"))))
+    with library.open(path) as other:
+        other["c"].append(library.Message(source="user", content="hi"))
+        lock = os.open(f"{path}-queue", os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            answer(str(path))
+        finally:
+            os.close(lock)
+    out, err = capsys.readouterr()
+    assert out == "{}\n"
+    assert "waited 1 s for the write lock" in err
 
 
 def test_a_command_line_of_the_hook_needs_no_parser():

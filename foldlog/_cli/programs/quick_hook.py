@@ -10,6 +10,8 @@ from pathlib import Path
 
 from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
 
+_PATIENCE_S = 5
+
 
 def is_hook(arguments: Sequence[str]) -> bool:
     """Return whether a command line is one that ``foldlog setup`` writes."""
@@ -29,13 +31,20 @@ def answer(db: str) -> None:
         named = program_db(db)
         if named == home_db():
             os.makedirs(home_folder(), mode=0o700, exist_ok=True)
-        with makes_events(open_store(as_url(named))) as store:
+        with makes_events(open_store(impatient(as_url(named)))) as store:
             told = answer_hook(store, given, Path(home_folder(), FIRED))
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 
         terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
     sys.stdout.write(f"{json.dumps(told)}\n")
+
+
+def impatient(url: str) -> str:
+    """Return the URL with a short wait for other writers, where it names none: a program ends a hook that is slow."""
+    if "patience_s=" in url or url.startswith("memory:"):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}patience_s={_PATIENCE_S}"
 
 
 def program_db(db: str) -> str:
