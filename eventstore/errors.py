@@ -114,7 +114,10 @@ class HistoryDiverged(EventStoreError):
 
     def __init__(self, conversation: str, event_id: int, version: int, *, redacted: int | None = None) -> None:
         if redacted is None:
-            problem = f"differs from event {event_id} on: it is another conversation"
+            problem = (
+                f"differs from event {event_id} on: it is another conversation, or each of two copies of a store made "
+                f"the events of an import for itself; copy it to a store of its own"
+            )
         else:
             problem = f"has the redacted event {redacted} once more, as event {event_id}; take it out of the history"
         super().__init__(f"conversation {conversation!r} has {version} events, and the given history {problem}")

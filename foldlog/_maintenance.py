@@ -347,13 +347,23 @@ def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
 
 
 def redacted(
-    store: Store, conversation: str, event_ids: Sequence[int], *, reason: str, by: str | None, with_summaries: bool
+    store: Store,
+    conversation: str,
+    event_ids: Sequence[int],
+    *,
+    reason: str,
+    by: str | None,
+    with_summaries: bool,
+    for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events, with all that may repeat their content: see ``History.redact``."""
+    """Redact events, with all that may repeat their content: see ``History.redact``. Where they do not go
+    ``for_content``, but for their age, records without an id and a time stay welcome in other histories.
+    """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
     unread: list[str] = []
     named = {conversation: asked_for(store, conversation, event_ids)}
     asked = {event.id for event in named[conversation]}
+    common = set[tuple[str, int]]()
     redact_with = partial(
         redact.redact,
         store,
@@ -362,7 +372,7 @@ def redacted(
         reason=reason,
         by=by,
         complete=False,
-        also=redact_records(store),
+        also=redact_records(store, common),
     )
     receipt: RedactionReceipt | None = None
     chosen: set[tuple[str, int]] = set()
@@ -373,6 +383,8 @@ def redacted(
         if receipt is not None and now <= chosen:
             break
         chosen |= now
+        if not for_content:
+            common |= {(name, each.id) for name, its in named.items() for each in its if not _is_named(each)}
         touched = {conversation}
         for name, its in others.items():
             with suppress(ConversationErased):  # since it was found
@@ -385,6 +397,12 @@ def redacted(
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
     lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
+
+
+def _is_named(event: Event) -> bool:
+    """Return whether the record of an event has an id or a time: no other history has it by chance."""
+    origin = event.origin
+    return origin is not None and (origin.id is not None or origin.time is not None or event.timestamp is not None)
 
 
 def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:

@@ -175,6 +175,11 @@ def chained(head: bytes, hashes: bytes) -> bytes:
     return head
 
 
+def fingerprint_of(head: bytes) -> bytes:
+    """Return what stands for a history that begins with the records before this head."""
+    return head[:HASH_BYTES]
+
+
 def shared(ours: bytes, theirs: bytes) -> int:
     """Return how many hashes two sequences of hashes have in common at their beginning."""
     if theirs.startswith(ours) or ours.startswith(theirs):

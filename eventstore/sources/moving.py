@@ -55,7 +55,12 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
     if stop is not None:
         made = {number: (first, events) for number, (first, events) in made.items() if first + events <= stop}
         own = own._replace(made=min(own.made, max(made, default=-1) + 1))
-    refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(found.key))
+
+    def of_family(reader: Reader) -> list[bytes]:
+        sources = Sources(source, reader)
+        return [each for key in {found.key, own.root} for each in sources.refused_of(key)]
+
+    refused = source.recorder.query(of_family)
 
     def finish(transaction: Transaction) -> None:
         now = target.find_key(transaction, key)
@@ -71,7 +76,7 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
             from_record=start,
         )
         sources.put(copy)
-        sources.refuse(key, (*refused, *sources.redacted_hashes(copy.root)))
+        sources.refuse(key, refused)
         sources.clear_made(copy)
         sources.put_made(copy, {number: place for number, place in made.items() if number >= start})
         for place, seen in places:

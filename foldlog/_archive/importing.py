@@ -59,7 +59,16 @@ from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, hash_of, shared
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    chained,
+    each_hash,
+    fingerprint_of,
+    hash_of,
+    shared,
+)
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
@@ -70,6 +79,9 @@ _TOGETHER_BYTES: Final = 2 * 2**20
 """The bytes of short new sources that one transaction writes."""
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
+_APART: Final = "To have it all the same, import it apart with '--prefix TEXT --again', and redact it there"
+_FIRST: Final = 4
+"""The number of records that tell a document from others."""
 _NO_HISTORY: Final = "holds no history that can be imported"
 
 
@@ -384,7 +396,7 @@ class _OneSource:
         if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
             return None
         name = self.named(skeleton.conversation)
-        there, is_refused = self._there(name, blocks[0].hash_of(0))
+        there, is_refused = self._there(name, _fingerprint(skeleton, blocks))
         if there is not None or is_refused:
             return None
         begin = self._beginning(reading, skeleton, name, blocks)
@@ -398,7 +410,7 @@ class _OneSource:
         return self._outcome(new.reading, new.reading.records)
 
     def _there(self, name: str, fingerprint: bytes) -> tuple[Conversation | None, bool]:
-        """Return the conversation with this name, and whether a source with this first record was erased."""
+        """Return the conversation with this name, and whether a source with this fingerprint was erased."""
         found: tuple[Conversation | None, bool] = self.query(
             lambda sources: (
                 sources.database.find(sources.reader, name, pending=True),
@@ -451,7 +463,7 @@ class _OneSource:
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
         name = self.named(skeleton.conversation)
-        there, is_refused = self._there(name, first.hash_of(0))
+        there, is_refused = self._there(name, _fingerprint(skeleton, [first]))
         if is_refused and not self.again:
             raise SourceRefused("this source was erased; import it again with --again")
         if isinstance(skeleton, Skeleton) and (one := self._go_on(skeleton, name)) is not None:
@@ -462,7 +474,7 @@ class _OneSource:
                 self.store.version(name)  # raises what says so
             if source is None:
                 raise VersionConflict(name, 0, there.version)
-            return self._compared([source])
+            return self._compared(self._own_forks(source, name))
         self._write_new(reading, skeleton, name, first, blocks, None, 0)
         return self._outcome(reading, reading.records)
 
@@ -484,9 +496,12 @@ class _OneSource:
             return self._fork(base, end, name)
         if there.root != base.root:
             return self._compared([there])
-        family = [(self.name_of(each.conversation), each) for each in self._family(base)]
-        own = [each for named, each in family if named == name or named.startswith(f"{name}@")]
-        return self._compared(own)
+        return self._compared(self._own_forks(base, name))
+
+    def _own_forks(self, source: Source, name: str) -> list[Source]:
+        """Return the sources of a family that are this conversation or the forks that imports made of it."""
+        family = [(self.name_of(each.conversation), each) for each in self._family(source)]
+        return [each for named, each in family if named == name or named.startswith(f"{name}@")]
 
     def _reaching(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
         """Return the newest source of the first of these conversations, or of its forks, that has the record before
@@ -580,12 +595,14 @@ class _OneSource:
             if gone and self.found.format.repeats:
                 raise SourceRefused(
                     f"its records repeat what earlier ones say, and record {max(gone)} of "
-                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added"
+                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added. "
+                    f"{_APART}"
                 )
             if any(number >= alike for number in gone):
                 raise SourceRefused(
                     f"it was written again from record {alike} on, and record {max(gone)} of "
-                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added"
+                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added. "
+                    f"{_APART}"
                 )
 
     def _is_provisional(self, source: Source, alike: int) -> bool:
@@ -740,7 +757,7 @@ class _OneSource:
                 self.found.format.name,
                 READER,
                 head,
-                blocks[0].hash_of(blocks[0].first) if parent is None else parent.fingerprint,
+                _fingerprint(skeleton, blocks) if parent is None else parent.fingerprint,
             )
             return self._put(writing, sources, begun, blocks, skeleton, reading)
 
@@ -848,15 +865,24 @@ class _OneSource:
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
         """Refuse records that were redacted in another history; those of this family came in as what stays of them."""
-        gone = {*self.gone}
-        numbers = {block.hash_of(n): n for block in blocks for n in range(block.first, block.stop) if n not in gone}
-        refused = sources.refused_among(numbers)
-        if refused and refused & sources.redacted_hashes(source.root):  # it was redacted since the import began
+        gone, head = {*self.gone}, source.head
+        numbers = dict[bytes, int]()
+        hashes = dict[int, bytes]()
+        for block in blocks:
+            for number, hashed in enumerate(each_hash(block.hashes), block.first):
+                head = chained(head, hashed)
+                if number not in gone:
+                    hashes[number] = hashed
+                    numbers |= {hashed: number, fingerprint_of(head): number}
+        refused = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
+        if not refused:
+            return
+        if {hashes[number] for number in refused} & sources.redacted_hashes(source.root):  # since the import began
             raise VersionConflict(sources.name_of(source.conversation), source.records, source.records)
-        if refused and not self.again:
+        if not self.again:
             raise SourceRefused(
-                f"its record {min(numbers[hashed] for hashed in refused)} was redacted or erased in another "
-                f"conversation, and would come back; import it with --again if it has to"
+                f"its record {min(refused)} was redacted or erased in another conversation, and would come back; "
+                f"import it with --again if it has to"
             )
 
     def _words(self, sources: Sources, source: Source, reading: Reading, *, is_whole: bool = True) -> dict[str, Any]:
@@ -1002,6 +1028,16 @@ def _amount(usage: Sequence[Any]) -> tuple[int, float]:
 
 def _no_record(reading: Reading) -> str:
     return "; ".join(("holds no record that can be read", *map(str, reading.findings[:1])))
+
+
+def _fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
+    """Return what a source is refused by once it is erased: the first line of a log, which has an id or a time. Many
+    documents begin with the same prompt, so of these the first records together.
+    """
+    hashes = b"".join(block.hashes for block in blocks)
+    if isinstance(skeleton, Skeleton):
+        return hashes[:HASH_BYTES]
+    return fingerprint_of(chained(GENESIS, hashes[: _FIRST * HASH_BYTES]))
 
 
 def _counting(format: Format) -> Skeleton | DecodedRecords:

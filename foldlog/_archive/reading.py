@@ -93,6 +93,8 @@ class LineReading(_Findings):
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
         self._is_packed, self._line = is_packed, 1
+        self._is_rest = False
+        """Whether the next bytes end a line that was too long, which is a finding already."""
 
     @property
     def place(self) -> str:
@@ -155,6 +157,8 @@ class LineReading(_Findings):
         for line in data.split(b"\n"):
             stop = start + len(line)
             record = line.strip(_PADDING)
+            if self._is_rest:
+                record, self._is_rest = b"", stop == len(data)
             if self.taken == 0 and start == 0:
                 record = record.removeprefix(BOM_UTF8)
             if record:
@@ -168,6 +172,7 @@ class LineReading(_Findings):
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     self.find(self.place, _problem(error))
+                    self._is_rest = stop == len(data)
                 else:
                     begin = start if len(record) == len(line) else start + line.find(record)
                     places.extend((begin, begin + len(record)))

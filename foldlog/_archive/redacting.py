@@ -7,7 +7,7 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from foldlog._archive.recording import source_of
@@ -17,7 +17,7 @@ from foldlog._formats.registry import format_named
 from foldlog._reports.source_figures import count_block, line_of
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.sources.blocks import Block
+from foldlog.eventstore.sources.blocks import GENESIS, Block, chained, each_hash, fingerprint_of
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
@@ -42,15 +42,24 @@ def events_of_records(store: Store, named: Mapping[str, Iterable[int]]) -> dict[
     return {name: ids for name, ids in found.items() if ids}
 
 
-def redact_records(store: Store) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
+def redact_records(
+    store: Store, common: Collection[tuple[str, int]] = ()
+) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
     """Return what takes the content of the records of these events out of all sources of their families, in the
     transaction that redacts the events. Sums and lines of these sources are counted again from what is left.
+
+    Later imports refuse these records in any other history; the records of ``common`` events only in one that begins
+    with the same records.
     """
 
     def redact(transaction: Transaction, named: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
+        rare = {name: [each for each in ids if (name, each) not in common] for name, ids in named.items()}
+        refused = _hashes(sources, rare)
         for root, hashes in _hashes(sources, named).items():
-            sources.refuse(root, hashes)
+            rare_hashes = refused.get(root, set())
+            sources.refuse(root, rare_hashes)
+            sources.refuse(root, _beginnings(sources, root, hashes - rare_hashes))
             for source in sources.family(root):
                 _blank(sources, source, _numbers(sources, source, hashes))
             _clear_beside(sources, root)
@@ -88,6 +97,19 @@ def _hashes(sources: Sources, named: Mapping[str, Iterable[int]]) -> dict[int, s
         hashes = sources.hashes(source) if numbers else b""
         found.setdefault(source.root, set()).update(hashes[16 * n : 16 * n + 16] for n in numbers)
     return {root: hashes for root, hashes in found.items() if hashes}
+
+
+def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
+    """Yield, of each source of a family, the fingerprint of its records up to the first one with such a hash: whatever
+    begins as this source and has a later one has this one too.
+    """
+    for source in sources.family(root) if hashes else ():
+        head = GENESIS
+        for hashed in each_hash(sources.hashes(source)):
+            head = chained(head, hashed)
+            if hashed in hashes:
+                yield fingerprint_of(head)
+                break
 
 
 def _numbers(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:

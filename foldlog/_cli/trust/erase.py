@@ -44,7 +44,7 @@ def run(
             "--older-than",
             metavar="TIME",
             help="Only conversations of which no event was recorded since: 90d (or s, m: minutes, h, w), "
-            "2026-03-01; what was imported, was recorded then. Without ids: all such conversations.",
+            "2026-03-01; what was imported is recorded at its first use. Without ids: all such conversations.",
         ),
     ] = None,
     with_forks: Annotated[

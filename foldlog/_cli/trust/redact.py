@@ -117,8 +117,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01; what was imported, "
-            "was recorded then. System prompts and documents stay, unless they match.",
+            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01; what was imported "
+            "is recorded at its first use. System prompts and documents stay, unless they match.",
         ),
     ] = None,
     with_summaries: Annotated[
@@ -179,7 +179,8 @@ def run(
             ids = {name: [event.id for event in reversed(each)] for name, each in chosen.named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
-            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries)
+            for_content = text is not None or not searches
+            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content)
             receipts, stay = _redacted(search, ids, redact, chosen.shown)
             for name in beside:
                 redact_beside(search.store_of(name), name)

@@ -83,7 +83,8 @@ def run(
         terminal.note("'foldlog copy --damaged' copies what is sound to a new store; a backup may have all of it")
     if not as_json:
         outcome = f"{count(len(found.findings), 'finding')}, named above" if found.findings else "no changes found"
-        words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')} checked"
+        unmade = f" and {count(found.records, 'record')} without events" if found.records else ""
+        words = f"{count(found.conversations, 'conversation')} with {count(found.events, 'event')}{unmade} checked"
         words += f", {found.unchecked:,} not checked because a key is not given" if found.unchecked else ""
         terminal.say(f"{words}: {outcome}.", wraps=True)
 
@@ -105,7 +106,7 @@ class _Found:
     """The checks so far, and their findings."""
 
     def __init__(self) -> None:
-        self.conversations = self.events = self.erased = self.unchecked = 0
+        self.conversations = self.events = self.records = self.erased = self.unchecked = 0
         self.damaged = False
         self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
@@ -123,6 +124,7 @@ class _Found:
             elif verdict.erasure is None:
                 self.conversations += 1
                 self.events += verdict.events
+                self.records += verdict.pending
                 update(advance=verdict.events)
             else:
                 self.erased += 1

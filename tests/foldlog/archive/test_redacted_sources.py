@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
+from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
+from foldlog._maintenance import redacted
 from foldlog._matching import events_with, source_with, text_or_pattern
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -90,6 +92,45 @@ def test_what_was_erased_is_refused_in_a_copy_of_the_store(tmp_path: Path) -> No
         [*copy_store(store, copy)]
         assert isinstance(refused(copy, path), SourceRefused)
         assert isinstance(refused(copy, path, prefix="p-"), SourceRefused)
+
+
+def chat(path: Path, *texts: str) -> Path:
+    """A chat whose messages have no ids and no times."""
+    roles = ["system", *(["user", "assistant"] * len(texts))]
+    messages = [{"role": role, "content": text} for role, text in zip(roles, ("Be short.", *texts), strict=False)]
+    path.write_text(json.dumps({"messages": messages}))
+    return path
+
+
+def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path: Path) -> None:
+    first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
+    other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
+    longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
+    for for_content in (False, True):
+        with new_store() as store, new_store() as copy:
+            imported(store, first)
+            redacted(store, "a", range(1, 5), reason="old", by=None, with_summaries=False, for_content=for_content)
+            [*copy_store(store, copy)]
+            for each in (store, copy):
+                assert isinstance(refused(each, longer), SourceRefused)
+                assert isinstance(refused(each, first, prefix="p-"), SourceRefused)
+                assert held(each) == []
+                (one,) = Import(each, [other])
+                assert isinstance(one, Failed) == for_content
+
+
+def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path: Path) -> None:
+    first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
+    other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
+    with new_store() as store:
+        imported(store, first)
+        erase(store, "a", reason="asked for")
+        assert imported(store, other).added == 5
+        assert isinstance(refused(store, first), SourceRefused)
+        assert isinstance(refused(store, first, prefix="p-"), SourceRefused)
+        longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
+        assert isinstance(refused(store, longer), SourceRefused)
+        assert held(store) == []
 
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])

@@ -117,6 +117,23 @@ def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines: l
         assert bytes_of(store, two.conversation) == path.read_bytes()
 
 
+def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines: list[bytes], path: Path, tmp_path: Path) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines[:-3]))
+        name = imported(store, path).conversation
+        store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
+        path.write_bytes(b"".join(lines[:-1]))
+        fork = imported(store, path).conversation
+        assert fork != name
+        copy = tmp_path / "copy.jsonl"
+        path.rename(copy)
+        one = imported(store, copy)
+        assert (one.conversation, one.added, one.forked_at) == (fork, 0, None)
+        copy.write_bytes(b"".join(lines))
+        one = imported(store, copy)
+        assert (one.conversation, one.added, one.forked_at) == (fork, 1, None)
+
+
 def test_what_was_redacted_does_not_come_back_with_its_file(lines: list[bytes], path: Path) -> None:
     with new_store() as store:
         path.write_bytes(b"".join(lines))
