@@ -214,8 +214,8 @@ class ReadTransaction:
         last, expected = -1, 0
         for row in rows:
             before, after = counts(row.meta)
-            if after == before and row.id not in others:
-                raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED)
+            if (after == before) != (row.id in others):
+                raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED if after == before else _MISSING)
             if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
             last, expected = row.id, after

@@ -217,6 +217,14 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
         assert len([*store.events("a")]) == LENGTH + 2
 
 
+def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path: Path):
+    spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
+    with open_store(f"sqlite:///{path}") as store:
+        for interval in ((0, 7), (7, 11), (0, 11)):
+            with pytest.raises(CorruptEvent, match="event 7: it, or an event after it"):
+                store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
+
+
 def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
     """By somebody who knows how checksums are made, and does not make the heads of all that follows."""
     with open_store(f"sqlite:///{path}?mode=ro") as store:
