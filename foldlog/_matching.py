@@ -132,12 +132,11 @@ def events_with(
     start: int = 0,
     *,
     redacted: bool = False,
-    unread: list[str],
 ) -> list[Event]:
     """Return the events from ``start`` on that hold a match, the later changes of the documents that they hold, and the
     first event of each record of an import that holds one. Without a pattern: all but system
     prompts and documents. With ``before``: only events that were recorded before it. Redacted events are left out,
-    unless ``redacted``: then no record goes. A record that cannot be unpacked is named in ``unread``.
+    unless ``redacted``: then no record goes. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
 
     Cost: the events, and unpacking their records.
     """
@@ -304,7 +303,7 @@ def _conversation_has(store: Store, row: ConversationRow, holds: Holds) -> bool:
     if any(_has(holds, record) for record in stored_records(store, row.id)):
         return True
     try:
-        return bool(events_with(store, row.id, holds, redacted=True, unread=[]))
+        return bool(events_with(store, row.id, holds, redacted=True))
     except EventsNotMade:
         if row.version:
             raise

@@ -78,7 +78,7 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
         store.append("c", events, expected_version=0)
         for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
             holds = text_or_pattern(text, is_pattern=False)
-            assert [each.id for each in events_with(store, "c", holds, unread=[])] == found, text
+            assert [each.id for each in events_with(store, "c", holds)] == found, text
 
 
 def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():

@@ -245,13 +245,10 @@ class _Search:
         searched = {row.id for row in self.rows}
         for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on shared values
             start = row.parent_version or 0 if row.parent in searched else 0
-            unread: list[str] = []
             try:
                 store, holds = self.store_of(row.id), text or self.text
-                if events := events_with(store, row.id, holds, self._before, start, redacted=again, unread=unread):
+                if events := events_with(store, row.id, holds, self._before, start, redacted=again):
                     found[row.id] = events
-                if unread:
-                    self.problems[row.id] = "; ".join(unread)
             except EventStoreError as error:
                 self.problems[row.id] = terminal.about(row.id, str(error))
         return found

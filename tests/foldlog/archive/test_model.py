@@ -169,7 +169,7 @@ class Model:
         rows = [row for row in self.store.conversations() if row.erased_at is None]
         for row in sorted(rows, key=lambda row: row.created_at, reverse=True):
             begins = row.parent_version or 0
-            if found := events_with(self.store, row.id, holds, start=begins, unread=[]):
+            if found := events_with(self.store, row.id, holds, start=begins):
                 ids = [each.id for each in reversed(found)]
                 Histories(self.store)[row.id].redact(ids, reason="asked for", by="me", with_summaries=True)
         for row in rows:

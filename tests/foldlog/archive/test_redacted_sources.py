@@ -46,7 +46,7 @@ def redact(store: Store, text: str = SECRET) -> None:
     """Redact all that holds a text, as ``redact --matching`` does."""
     holds = text_or_pattern(text, is_pattern=False)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
-        if found := events_with(store, row.id, holds, start=row.parent_version or 0, unread=[]):
+        if found := events_with(store, row.id, holds, start=row.parent_version or 0):
             Histories(store)[row.id].redact([each.id for each in found], reason="asked for", with_summaries=True)
     for row in [*store.conversations()]:
         if (name := source_with(store, row.id, holds)) is not None:
