@@ -98,7 +98,7 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
     """Yield the ids that begin with ``beginning``."""
     with suppress(ConversationNotFound):
         if beginning:
-            yield store.conversation(beginning).id
+            yield store.conversation(beginning, pending=True).id
     rows = store.iter_conversations(after=beginning or None)
     yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))
 

@@ -109,12 +109,13 @@ class Imported(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A source that was not imported, and why."""
+    """A source that was not imported, or as far as ``added`` records are here now, and why."""
 
     conversation: str
     format: str
     path: Path
     error: Exception
+    added: int = 0
 
 
 class Import:
@@ -274,13 +275,15 @@ class Import:
         name = found.name.prefixed(self._prefix).name
         tries = count(1)
         while True:
+            one = self._source(found, number)
             try:
-                return self._source(found, number).imported()
+                return one.imported()
             except VersionConflict as error:  # another process imports it: what it added is compared now
                 if next(tries) == _TRIES:
                     return Failed(name, found.format.name, found.path, error)
             except (EventStoreError, OSError) as error:
-                return Failed(name, found.format.name, found.path, error)
+                begun = one.name_of(one.key) if one.key is not None and one.written else name
+                return Failed(begun, found.format.name, found.path, error, one.written)
 
     def _source(self, found: Found, number: int) -> _OneSource:
         name = found.name.prefixed(self._prefix).name
@@ -356,6 +359,8 @@ class _OneSource:
         self.unclear = list[ImportFinding]()
         """What the decoder says of records, where it counts them."""
         self.unclear_count = 0
+        self.written = 0
+        """How many records are on disk by now."""
         self.gone = list[int]()
         """The numbers of the records that come in as what stays of them."""
         self.secret = set[bytes]()
@@ -703,6 +708,7 @@ class _OneSource:
         blocks = self._blocks(reading, skeleton, source, skip)
         for group in _grouped(blocks):
             source = self._appended(source, group, skeleton, reading, first)
+            self.written += group[-1].stop - group[0].first
             first = lambda sources: None  # noqa: E731 - only once
         if not self.is_noted:
             self._note(source, reading)
@@ -723,8 +729,10 @@ class _OneSource:
         begin = self._beginning(reading, skeleton, name, next(groups), parent, alike)
         source = self.database.recorder.transact(begin)
         self.key = source.conversation
+        self.written = source.records - alike
         for more in groups:
             source = self._appended(source, more, skeleton, reading)
+            self.written = source.records - alike
         if not self.is_noted:
             self._note(source, reading)
         self._make_fork(source)

@@ -7,7 +7,6 @@ transaction: so their ids never move, whatever was appended between them, or red
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import count
 from typing import Any, Final
 
 from foldlog._formats.decoded import decoder_of, events_of, values_of
@@ -57,18 +56,19 @@ def make_events(store: Store, conversation: str) -> None:
     """Have the events of all records of a conversation in the log.
 
     Each transaction has some events with their records, so what is killed is gone on with. Raises ``ReadOtherwise``,
-    ``VersionConflict`` where other writers were in the way again and again. On disk when it returns. Cost: nothing
-    where all are there; else all records.
+    ``VersionConflict`` where other writers were in the way again and again, and no records were made in between. On
+    disk when it returns. Cost: nothing where all are there; else all records.
     """
-    for tried in count(1):
+    tries, before = 0, -1
+    while True:
+        making = _Making(store, conversation)
         try:
-            while not _Making(store, conversation).make():
-                pass
-        except VersionConflict:  # another process made some, or appended
-            if tried == _TRIES:
+            if making.make():
+                return
+        except VersionConflict:  # another thread or process made some, or appended
+            tries, before = (tries + 1 if making.made == before else 1), making.made
+            if tries == _TRIES:
                 raise
-        else:
-            return
 
 
 def decoded(
@@ -140,6 +140,7 @@ class _Making:
             return source, 0 if found is None else found.version, made
 
         self.source, self.version, self.known = database.recorder.query(read)
+        self.made = 0 if self.source is None else self.source.made
 
     def make(self) -> bool:
         """Make the events that are missing. Return whether there are none left, as far as this pass knew."""

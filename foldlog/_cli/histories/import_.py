@@ -221,7 +221,7 @@ class _Importing:
                 path=self._named(one.path),
                 conversation=one.conversation,
                 format=one.format,
-                added=0,
+                added=one.added,
                 records=0,
                 forked_at=None,
                 older=False,
@@ -252,7 +252,8 @@ class _Importing:
         if self._options.as_json or (again and not one.added):
             return
         if one.refused:
-            what, style = "not imported", "red"
+            there = f"{count(one.added, 'record')} so far: import it again to go on there"
+            what, style = there if one.added else "not imported", "red"
         elif one.forked_at is not None:
             what, style = f"{count(one.added, 'record')}, a fork at record {one.forked_at:,}", "green"
         elif one.added == 0:

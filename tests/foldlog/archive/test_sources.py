@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.importing import Import, Imported
+from foldlog._archive import importing, projecting, reading
+from foldlog._archive.importing import Failed, Import, Imported, _OneSource
 from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import SourceRefused
@@ -152,6 +153,32 @@ def test_what_was_redacted_does_not_come_back_with_its_file(lines: list[bytes], 
         assert [each.findings for each in verify(store) if each.findings] == []
 
 
+def test_what_came_before_an_error_is_here_and_the_import_says_so(
+    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(b"".join(lines))
+    append = _OneSource._appended
+    left = iter(range(1))
+
+    def fill(*given: Any) -> Any:
+        if next(left, None) is None:
+            raise OSError("the disk is full")
+        return append(*given)
+
+    with new_store() as store, monkeypatch.context() as patches:
+        patches.setattr(importing, "_TRANSACTION_BYTES", 1)
+        patches.setattr(importing, "_SHORT_BYTES", 0)
+        patches.setattr(reading, "SIZE", 1)
+        patches.setattr(_OneSource, "_appended", fill)
+        (one,) = Import(store, [path])
+        assert isinstance(one, Failed)
+        assert 0 < one.added < len(lines)
+        assert source_of(store, one.conversation).records == one.added
+        patches.undo()
+        assert imported(store, path).added == len(lines) - one.added
+        assert bytes_of(store, one.conversation) == path.read_bytes()
+
+
 def test_short_sources_of_a_folder_share_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
@@ -178,3 +205,25 @@ def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines: lis
         assert [one.added for one in outcomes] == [len(lines) - 2, 2]
         assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
         assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
+
+
+def test_a_first_use_goes_on_while_others_make_the_same_events(
+    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others make them, one in each transaction, always before this one does."""
+    monkeypatch.setattr(projecting, "_EVENTS", 1)
+    path.write_bytes(b"".join(lines))
+    with new_store() as store:
+        name = imported(store, path).conversation
+        extend, others = store.extend, iter(range(len(lines) - 2))
+
+        def late(*given: Any, **how: Any) -> Any:
+            if next(others, None) is not None:
+                extend(*given, **how)
+            return extend(*given, **how)
+
+        monkeypatch.setattr(store, "extend", late)
+        version = store.version(name)
+        monkeypatch.undo()
+        assert version == store.version(name) >= len(lines) - 2
+        assert [each.findings for each in verify(store) if each.findings] == []
