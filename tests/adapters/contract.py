@@ -220,7 +220,7 @@ class Lists(Keeps):
             await self.add_to(store, "c07")
             with counted(store.histories.sync) as queries:
                 assert len(await self.listed(store)) == many
-            assert len(queries) - counts[1] <= 12, "only what has changed is read"
+            assert len(queries) - counts[1] <= 16, "only what has changed is read"
 
 
 class Refused(Exception):
