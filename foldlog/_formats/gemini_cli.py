@@ -11,6 +11,10 @@
 
 An id that comes again replaces the message: a Retraction takes it back with all after it, and these follow again. So at
 every version the View is what Gemini CLI would send. What the record repeats is in it only.
+
+A chat that is resumed begins with the session once more. Gemini CLI then sets the messages to its context alone, and
+next to all of them, with new times and in another form: a message that says the same stays. A context with another text
+takes the place of the one before, as a system prompt does.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +38,8 @@ from foldlog._formats.told import (
     data_url,
     file_at,
 )
-from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction
+from foldlog._prompt_changes import change_of_prompt
+from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction, summary_id
 
 NAME = "gemini-cli"
 
@@ -121,8 +125,10 @@ _USAGE = {
 
 
 _SNAPSHOT = "<state_snapshot>"
-_CONTEXTS = ("<session_context>", "<hook_context>", _SNAPSHOT)
+_SESSION = "<session_context>"
+_CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
 """The beginnings of what Gemini CLI says as the user."""
+_CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
 def session_in(record: Any) -> str | None:
@@ -136,6 +142,51 @@ def accepts(record: Any) -> bool:
     is_message = type(record.get("id")) is str and type(record.get("type")) is str
     is_change = type(record.get("$set")) is dict or type(record.get("$rewindTo")) is str
     return is_message or is_change or session_in(record) is not None
+
+
+def _is_context(record: _Part) -> bool:
+    """Return whether a message is the context that Gemini CLI puts before all others."""
+    text = joined_text(content_of(record.get("content")))
+    return record.get("type") == "user" and text.lstrip().startswith(_SESSION)
+
+
+def _calls_in(record: _Part) -> list[_Part]:
+    """Return the calls of a message: in its content, else in the field beside it."""
+    parts = parts_of(record.get("content"))
+    in_content = [part["functionCall"] for part in parts if type(part.get("functionCall")) is dict]
+    return in_content or dicts_in(record.get("toolCalls"))
+
+
+def _results_in(record: _Part) -> dict[Any, Content]:
+    """Return the results that a message has, by the ids of their calls."""
+    parts = parts_of(record.get("content"))
+    responses = [part["functionResponse"] for part in parts if type(part.get("functionResponse")) is dict]
+    results = {each.get("id"): [{"functionResponse": each}] for each in responses}
+    results |= {call.get("id"): call["result"] for call in dicts_in(record.get("toolCalls")) if call.get("result")}
+    return {call_id: result_of(result, call_id)[0] for call_id, result in results.items()}
+
+
+def _says_same(former: _Part, latter: _Part) -> bool:
+    """Return whether two messages say the same to a model, in whichever form they are written: a resumed session has
+    calls in the content, and their results in messages of their own.
+    """
+    if latter.get("toolCalls") not in (None, former.get("toolCalls")):
+        return False
+    return _content_and_calls(former) == _content_and_calls(latter)
+
+
+def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
+    """Return whether a message has results only, and the same are known."""
+    own = _results_in(record)
+    has_more = bool(shown_parts(parts_of(record.get("content"))))
+    return bool(own) and not has_more and all(results.get(call_id) == result for call_id, result in own.items())
+
+
+def _content_and_calls(record: _Part) -> object:
+    parts = shown_parts([part for part in parts_of(record.get("content")) if part.get("thought") is not True])
+    calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
+    results = _results_in(record) if record.get("type") == "user" else {}
+    return record.get("type"), parts, calls, results
 
 
 class _Stands(NamedTuple):
@@ -158,6 +209,12 @@ class GeminiDecoder(FollowingDecoder):
         self._messages: list[_Stands] = []
         self._places: dict[str, int] = {}
         self._time: datetime | None = None
+        self._is_resuming = False
+        """Whether the session began again, and no message came since."""
+        self._waiting: list[_Part] | None = None
+        """The messages that a resumed session set, where it will set more of them before it asks a model."""
+        self._context_at = -1
+        """The id of the event that brought the context of a resumed session; -1 where the first message shows it."""
 
     def begun(self, record: _Part, told: Told) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
@@ -167,12 +224,16 @@ class GeminiDecoder(FollowingDecoder):
         rewound, changed = record.get("$rewindTo"), record.get("$set")
         session = changed if type(changed) is dict else record
         title = session.get("summary")
+        if type(rewound) is str or type(record.get("id")) is str:
+            self._end_waiting(read)
         if type(rewound) is str:
             self._replace(read, self._places.get(rewound, 0), ())
         elif type(record.get("id")) is str:
             self._add_message(read, record)
         elif type(session.get("messages")) is list:
-            self._set(read, [each for each in session["messages"] if type(each) is dict])
+            self._set_or_wait(read, [each for each in session["messages"] if type(each) is dict])
+        elif session_in(record) is not None:
+            self._is_resuming = bool(self._messages)
         read.close(str(record.get("type") or next(iter(record))), None)
         self._time = read.timestamp
         if "id" not in record and type(title) is str and title.strip():
@@ -186,11 +247,78 @@ class GeminiDecoder(FollowingDecoder):
         elif self._messages[place].record != record:
             self._replace(read, place, (record, *(each.record for each in self._messages[place + 1 :])))
 
+    def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
+        """Set the messages. A resumed session sets its context alone first: no model is sent this."""
+        if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
+            self._waiting = messages
+        else:
+            self._waiting = None
+            self._set(read, messages)
+
+    def _end_waiting(self, read: RecordEvents) -> None:
+        """Set the messages that wait, before another message follows them."""
+        waiting, self._waiting, self._is_resuming = self._waiting, None, False
+        if waiting is not None:
+            self._set(read, waiting)
+
+    def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
+        """Put another text of the context in the place of the one before: the rest of the prompt stays."""
+        if not self._messages or not messages or not self._messages[0].shown:
+            return
+        former, latter = self._messages[0].record, messages[0]
+        is_same = former.get("id") == latter.get("id") and _is_context(former) and _is_context(latter)
+        if is_same and not _says_same(former, latter):
+            self._messages[0] = self._messages[0]._replace(record=latter)
+            read.timestamp = read_time(latter.get("timestamp"))[0]
+            self._show_context(read)
+
+    def _show_context(self, read: RecordEvents) -> None:
+        text = joined_text(content_of(self._messages[0].record.get("content")))
+        before = [event_id for event_id, _ in self.shown.all()]
+        self._context_at = read.version
+        read.put(change_of_prompt(before, [text, *before[1:]], "system prompt", metadata=_CONTEXT_REPLACED))
+
+    def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
+        """Return how many of the messages that stand are the first of these again, and how many of these they are."""
+        place = 0
+        known: dict[Any, Content] = {}
+        latter = {call_id: result for record in messages for call_id, result in _results_in(record).items()}
+        for repeated, record in enumerate(messages):
+            found = self._find_same(record, place)
+            if found is None:
+                if not _repeats_results(record, known):
+                    return place, repeated
+                continue
+            former = _results_in(self._messages[found].record)
+            if any(latter.get(call_id, result) != result for call_id, result in former.items()):
+                return place, repeated
+            known |= former
+            self._take_id(found, record.get("id"))
+            place = found + 1
+        return place, len(messages)
+
+    def _find_same(self, record: _Part, place: int) -> int | None:
+        """Return the place of the message that says the same: the next one, or after messages that no View shows."""
+        for at in range(place, len(self._messages)):
+            stands = self._messages[at]
+            if stands.record == record or _says_same(stands.record, record):
+                return at
+            if stands.shown:
+                return None
+        return None
+
+    def _take_id(self, place: int, name: Any) -> None:
+        """Take notice that a message has another id from now on."""
+        former = self._messages[place].record
+        if type(name) is str and name not in self._places:
+            self._places.pop(str(former.get("id")), None)
+            self._places[name] = place
+            self._messages[place] = self._messages[place]._replace(record={**former, "id": name})
+
     def _set(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
-        same = sum(
-            1 for _ in takewhile(lambda pair: pair[0].record == pair[1], zip(self._messages, messages, strict=False))
-        )
-        following = messages[same:]
+        self._follow_context(read, messages)
+        same, repeated = self._count_same(messages)
+        following = messages[repeated:]
         known = any(each.record.get("id") == following[0].get("id") for each in self._messages) if following else True
         snapshot = joined_text(content_of(following[0].get("content"))) if following else ""
         if known or following[0].get("type") != "user" or _SNAPSHOT not in snapshot:
@@ -201,7 +329,8 @@ class GeminiDecoder(FollowingDecoder):
         self._take_back(read, max(same, *lost, 0), following)
         version = self._messages[same - 1].end if same else 0
         members = [event_id for event_id, _ in self.shown.all()]
-        kept = [each for each in members if 0 <= each < version]
+        context = summary_id(self._context_at) if same and self._context_at >= 0 else None
+        kept = [each for each in members if 0 <= each < version or each == context]
         gone = tuple(each for each in members if each not in set(kept))
         self.calls.forget(gone)
         read.timestamp = read_time(following[0].get("timestamp"))[0]
@@ -231,6 +360,10 @@ class GeminiDecoder(FollowingDecoder):
             read.timestamp = None
             self.calls.forget(range(version, read.version))
             read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
+            if version <= self._context_at:
+                self._context_at = -1
+                if place:
+                    self._show_context(read)
         self._drop(place)
 
     def _drop(self, place: int) -> None:

@@ -129,3 +129,74 @@ def test_lines_are_read_under_the_name_of_a_document(tmp_path):
         (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in log))
         (history,) = histories_at(tmp_path / "x.json")
         assert (history.format, shown(history.events)) == (GEMINI, ["one"][: len(log) - 1])
+
+
+def context(day="Monday"):
+    return said("ctx", [text(f"<session_context>\nIt is {day}.\n</session_context>")])
+
+
+def resumed(*messages, day="Monday"):
+    """Return the records that begin a resumed chat: the context alone, then all in the form of prompts."""
+    again = [{**each, "timestamp": "2026-03-02T08:00:00.000Z"} for each in (context(day), *messages)]
+    session = {**HEADER, "startTime": "2026-03-02T08:00:00.000Z"}
+    return [session, {"$set": {"messages": again[:1]}}, {"$set": {"sessionId": "s-1"}}, {"$set": {"messages": again}}]
+
+
+RESPONSE = [{"functionResponse": {"id": "c1", "response": {"output": "a.py"}}}]
+CALL = [text("I look"), {"functionCall": {"id": "c1", "name": "ls", "args": {"path": "/w"}}}]
+AS_WRITTEN = [said("u1", "list"), called("g1", call("c1", "a.py")), said("r1", RESPONSE), said("g2", "one", "gemini")]
+AS_PROMPT = [
+    *(said("u1", [text("list")]), said("g1", CALL, "gemini"), said("g1", RESPONSE)),
+    *(said("r1", RESPONSE), said("g2", [text("one")], "gemini")),
+]
+BEGUN = [HEADER, {"$set": {"messages": [context()]}}, *AS_WRITTEN]
+
+
+def texts(events):
+    """Return the texts that a View shows, in order: messages of one role may be one."""
+    contents = [[text(each)] if isinstance(each, str) else each for each in shown(events)]
+    return [part["text"] for content in contents for part in content]
+
+
+def kinds(events):
+    return [type(event).__name__ for event in events if event.shown or event.structural]
+
+
+def test_a_resumed_chat_takes_nothing_back():
+    events = read(*BEGUN, *resumed(*AS_PROMPT), said("u2", "and?"))
+    assert kinds(events) == ["Message", "Message", "Action", "Observation", "Message", "Message"]
+    assert texts(events) == [context()["content"][0]["text"], "list", "I look", "a.py", "one", "and?"]
+
+
+def test_a_compaction_stays_the_reason_after_a_chat_is_resumed(foldlog, tmp_path):
+    compact = [context(), said("s1", [text(SNAPSHOT)]), said("g3", "Got it.", "gemini")]
+    log = [*BEGUN, {"$set": {"messages": compact}}, *resumed(*compact[1:]), said("u2", "and?")]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in log))
+    assert foldlog("import", "a.jsonl").status == 0
+    fact = foldlog("why", "s-1", "a.py", "--json").document["fact"]
+    assert "forgot it; its summary does not contain it" in fact["reason"]
+    assert [each for each in kinds(read(*log)) if each in ("CondensationAction", "Retraction")] == [
+        "CondensationAction"
+    ]
+
+
+def test_a_context_of_another_day_takes_the_place_of_the_one_before():
+    later = context("Tuesday")["content"][0]["text"]
+    log = [*BEGUN, *resumed(*AS_PROMPT, day="Tuesday"), said("u2", "and?")]
+    assert "Retraction" not in kinds(read(*log))
+    assert texts(read(*log)) == [later, "list", "I look", "a.py", "one", "and?"]
+    assert texts(read(*log, {"$rewindTo": "g2"})) == [later, "list", "I look", "a.py"]
+    compact = [context("Tuesday"), said("s1", [text(SNAPSHOT)])]
+    assert texts(read(*log, {"$set": {"messages": compact}})) == [later, SNAPSHOT]
+
+
+def test_a_resumed_chat_that_sets_no_more_than_its_context_has_lost_the_rest():
+    alone, again = resumed(*AS_PROMPT)[:2], resumed(*AS_PROMPT[:1])
+    assert texts(read(*BEGUN, *alone, said("u2", "and?"))) == [context()["content"][0]["text"], "and?"]
+    assert texts(read(*BEGUN, *again, said("u2", "and?"))) == [context()["content"][0]["text"], "list", "and?"]
+
+
+def test_a_resumed_chat_shows_a_result_that_was_changed():
+    masked = [{"functionResponse": {"id": "c1", "response": {"output": "(cut)"}}}]
+    prompts = [*AS_PROMPT[:2], said("r1", masked), AS_PROMPT[-1]]
+    assert texts(read(*BEGUN, *resumed(*prompts), said("u2", "and?")))[2:] == ["I look", "(cut)", "one", "and?"]
