@@ -89,9 +89,8 @@ class ClaudeCode(Driven):
         return self.run("-p", words, "--allowedTools", "mcp__foldlog", *more)
 
     def compact(self) -> None:
-        for _ in range(3):  # it does not always take the command, and says nothing then
-            if not self.model.summaries:
-                self.say("/compact")
+        self.say("/compact")
+        assert len(self.model.summaries) == 1
 
 
 class Codex(Driven):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from uuid import uuid4
 
 __all__ = ["StandIn", "running"]
 
@@ -59,12 +60,17 @@ class StandIn:
 
 
 def _asks_for_summary(request: dict[str, Any]) -> bool:
-    last = json.dumps([(request.get(key) or [])[-1:] for key in ("messages", "input", "contents")])
+    last = json.dumps([_last_asked(request.get(key) or []) for key in ("messages", "input", "contents")])
     system = json.dumps([request.get(key) for key in ("systemInstruction", "system")])
     if request.get("messages") and request["messages"][0].get("role") == "system":
         system += json.dumps(request["messages"][0])
     in_system = not request.get("tools") and any(mark in system for mark in _MARKS)
     return in_system or any(mark in last for mark in _MARKS)
+
+
+def _last_asked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last message that is no instruction: Claude Code may put those of servers of tools behind it."""
+    return [message for message in messages if message.get("role") != "system"][-1:]
 
 
 def _tool(request: dict[str, Any], name: str) -> tuple[str, str | None]:
@@ -96,8 +102,9 @@ def _anthropic(request: dict[str, Any], answer: Any, tokens: int) -> Any:
         block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": answer}
     stop = "tool_use" if isinstance(answer, tuple) else "end_turn"
     usage = {"input_tokens": tokens, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    # Claude Code takes replies with one id for one reply, and then has too few messages to compact
     message = {
-        "id": f"msg_{threading.get_ident()}", "type": "message", "role": "assistant", "content": [],
+        "id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "content": [],
         "model": request.get("model", "claude"), "stop_reason": None, "stop_sequence": None, "usage": usage,
     }  # fmt: skip
     if not request.get("stream"):
