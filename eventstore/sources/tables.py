@@ -40,6 +40,8 @@ _PAGE: Final = 16
 MADE: Final = 64
 """The number of records of which one row says what they became: a recorder writes it again with each of them."""
 _ROWS: Final = 4
+_ASKED: Final = 1_000
+"""The number of fingerprints in one question."""
 _numbers = struct.Struct(">2q").pack
 
 
@@ -291,17 +293,22 @@ class Sources:
 
     def is_refused(self, fingerprint: bytes) -> bool:
         """Return whether an erased source was at this place, or had this fingerprint."""
-        return bool(self.reader.ask_sources("is_refused", fingerprint))
+        return bool(self.refused_among([fingerprint]))
+
+    def refuse_any(self) -> bool:
+        """Return whether anything is refused."""
+        return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
         """Return what is refused because of a conversation."""
         return [fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return which of these are hashes of redacted records, or fingerprints. Cost: nothing while none is stored."""
-        if not self.reader.ask_sources("first_refused"):
-            return set()
-        return {hashed for hashed in hashes if self.is_refused(hashed)}
+        """Return which of these are hashes of redacted records, or fingerprints. Cost: a query for each thousand."""
+        left, found = iter(hashes), set[bytes]()
+        while some := b"".join(islice(left, _ASKED)):
+            found |= {fingerprint for (fingerprint,) in self.reader.ask_sources("refused_among", some)}
+        return found
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -251,3 +251,24 @@ def test_nothing_of_a_source_is_read_without_its_key(recorder: Recorder) -> None
         with recorder.read() as reader:
             page = (source.conversation, 0, 10) if statement == "blocks" else (source.conversation,)
             assert b"x" * 9 not in repr(reader.ask_sources(statement, *page)).encode()
+
+
+def test_what_is_refused_among_many_is_asked_in_few_questions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = begun(store, "c1")
+    many = [number.to_bytes(16) for number in range(2_500)]
+    refused = {many[0], many[999], many[1_000], many[-1]}
+    written(store, lambda sources: sources.refuse(source.conversation, [*refused, b"r" * 16]))
+
+    def ask(sources: Sources) -> tuple[set[bytes], list[str]]:
+        asked_for = list[str]()
+        ask_sources = sources.reader.ask_sources
+
+        def noting(name: str, *parameters: object) -> list[tuple[object, ...]]:
+            asked_for.append(name)
+            return list(ask_sources(name, *parameters))
+
+        monkeypatch.setattr(sources.reader, "ask_sources", noting)
+        return sources.refused_among(many), asked_for
+
+    assert asked(store, ask) == (refused, ["refused_among"] * 3)
+    assert asked(store, lambda sources: sources.refused_among([])) == set()

@@ -61,7 +61,7 @@ UNBOUND = {
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
     "what an import finds by the place, the first record or the root of a source": {
-        "places", "is_refused", "first_refused", "allow", "refuse", "family",
+        "places", "refused_among", "first_refused", "allow", "refuse", "family",
     },
     "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
 }  # fmt: skip
@@ -284,7 +284,7 @@ ASKED_EACH_OF_SEVERAL = {
 def test_each_statement_that_is_not_about_one_conversation_is_joined_over_several_stores():
     joined = {*stores._OF_ALL_STORES, *stores._TOGETHER}
     assert joined - set().union(*UNBOUND.values()) <= {
-        "is_refused", "first_refused", "sources", "places", "family", "store_value",
+        "refused_among", "first_refused", "sources", "places", "family", "store_value",
     }  # fmt: skip
     assert set().union(*UNBOUND.values()) - joined == ASKED_EACH_OF_SEVERAL
 

@@ -76,7 +76,7 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
         (
             "all_visible",
             "first_refused",
-            "is_refused",
+            "refused_among",
             "key_ids",
             "pending_lines",
             "abouts",

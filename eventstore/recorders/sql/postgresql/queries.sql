@@ -782,8 +782,10 @@ SELECT place, seen, records, taken, state, digest FROM {schema}.places WHERE con
 INSERT INTO {schema}.places (place, conversation, seen, records, taken, state, digest) VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bytea)
 ON CONFLICT (place, conversation) DO UPDATE SET seen = excluded.seen, records = excluded.records, taken = excluded.taken, state = excluded.state, digest = excluded.digest
 
--- name: is_refused
-SELECT conversation FROM {schema}.refused WHERE fingerprint = $1::bytea
+-- name: refused_among
+SELECT fingerprint FROM {schema}.refused WHERE fingerprint = ANY (ARRAY(
+    SELECT substring($1::bytea, 16 * n + 1, 16) FROM generate_series(0, length($1::bytea) / 16 - 1) n
+))
 
 -- name: refused_of
 SELECT fingerprint FROM {schema}.refused WHERE conversation = $1::bigint

@@ -535,8 +535,13 @@ SELECT place, seen, records, taken, state, digest FROM places WHERE conversation
 -- name: put_place
 INSERT OR REPLACE INTO places (place, conversation, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
 
--- name: is_refused
-SELECT conversation FROM refused WHERE fingerprint = ?
+-- name: refused_among
+WITH RECURSIVE asked (fingerprint, number, others) AS (
+    SELECT NULL, 0, ?
+    UNION ALL
+    SELECT substr(others, 16 * number + 1, 16), number + 1, others FROM asked WHERE 16 * number < length(others)
+)
+SELECT fingerprint FROM asked JOIN refused USING (fingerprint)
 
 -- name: refused_of
 SELECT fingerprint FROM refused WHERE conversation = ?
