@@ -709,6 +709,7 @@ class _OneSource:
         for group in _grouped(blocks):
             source = self._appended(source, group, skeleton, reading, first)
             self.written += group[-1].stop - group[0].first
+            group.clear()  # before the next ones are read
             first = lambda sources: None  # noqa: E731 - only once
         if not self.is_noted:
             self._note(source, reading)
@@ -726,13 +727,16 @@ class _OneSource:
     ) -> None:
         """Begin a conversation for a source, and write its blocks."""
         groups = _grouped(blocks if first is None else _with(first, blocks))
-        begin = self._beginning(reading, skeleton, name, next(groups), parent, alike)
+        group = next(groups)
+        begin = self._beginning(reading, skeleton, name, group, parent, alike)
         source = self.database.recorder.transact(begin)
         self.key = source.conversation
         self.written = source.records - alike
+        group.clear()  # before the next ones are read
         for more in groups:
             source = self._appended(source, more, skeleton, reading)
             self.written = source.records - alike
+            more.clear()
         if not self.is_noted:
             self._note(source, reading)
         self._make_fork(source)
@@ -873,6 +877,8 @@ class _OneSource:
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
         """Refuse records that were redacted in another history; those of this family came in as what stays of them."""
+        if not sources.refuse_any():
+            return
         gone, head = {*self.gone}, source.head
         numbers = dict[bytes, int]()
         hashes = dict[int, bytes]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import Any, ClassVar
 from zlib import crc32
@@ -79,8 +80,8 @@ class ClaudeCodeSkeleton(Skeleton):
     def __init__(self, state: bytes = b"") -> None:
         super().__init__(state)
         extra = self.state.extra
-        self._lines = set[int](extra.get("lines", ()))
-        """Checksums of the ids of all lines: a later summary may name one."""
+        self._lines = array("I", extra.get("lines", b""))
+        """Checksums of the ids of all lines: a later summary may name one, which is rare."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Titles by the ids of lines that have not come."""
         self._told: dict[str, Any] | None = None
@@ -88,7 +89,7 @@ class ClaudeCodeSkeleton(Skeleton):
         self._usage: dict[str, int] = {}
 
     def encoded(self) -> bytes:
-        self.state.extra["lines"] = sorted(self._lines)
+        self.state.extra["lines"] = self._lines.tobytes()
         return super().encoded()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
@@ -101,7 +102,7 @@ class ClaudeCodeSkeleton(Skeleton):
         if state.conversation is None and skeleton.sessionId:
             self._name(skeleton)
         if skeleton.uuid:
-            self._lines.add(crc32(skeleton.uuid.encode()))
+            self._lines.append(crc32(skeleton.uuid.encode()))
             if self._awaiting:
                 state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
         if kind in TITLES:
@@ -128,7 +129,7 @@ class ClaudeCodeSkeleton(Skeleton):
             block.text = block.text and ""
 
     def calls(self) -> Iterator[ModelCall]:
-        for reply, (at, model, usage) in self.state.replies.items():
+        for reply, (at, model, usage) in self.replies():
             if model != OF_NO_MODEL and usage:
                 yield ModelCall(time_in(at), model or UNNAMED, usage, None, 1, reply)
 
@@ -187,5 +188,5 @@ class ClaudeCodeSkeleton(Skeleton):
         if message.model != OF_NO_MODEL:
             self.located(None, model=message.model)
         if self._usage:
-            self.state.replies[reply] = line.timestamp, message.model, self._usage
+            self.replied(reply, line.timestamp, message.model, self._usage)
             self.state.context_tokens = self._usage.get("prompt_tokens") or self.state.context_tokens

@@ -114,7 +114,7 @@ class CodexSkeleton(Skeleton):
             skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
 
     def calls(self) -> Iterator[ModelCall]:
-        for at, model, usage, total, key in self.state.replies.values():
+        for _, (at, model, usage, total, key) in self.replies():
             call = ModelCall(time_in(at), model or UNNAMED, usage, None, 1, key)
             yield at_total(call, total) if key is None else call
 
@@ -149,7 +149,7 @@ class CodexSkeleton(Skeleton):
         ancestor = extra.get("ancestor")
         key = f"{ancestor} {number} {times[number]}" if ancestor else None
         place = str(len(self.state.replies))
-        self.state.replies[place] = at, extra.get("model"), usage, None if key else total, key
+        self.replied(place, at, extra.get("model"), usage, None if key else total, key)
         self.state.context_tokens = usage.get("prompt_tokens") or self.state.context_tokens
         extra["seen"] = total
 
