@@ -270,12 +270,15 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog copy``. ``grown_since`` names conversations with events that came while the copy was made."""
+    """``foldlog copy``. ``grown_since`` names conversations with events that came while the copy was made;
+    ``records`` are those that are no events yet.
+    """
 
     conversations: int
     already_there: int
     events: int
     tombstones: int
+    records: int
     grown_since: tuple[str, ...]
     findings: tuple[ProblemDocument, ...]
 

@@ -66,7 +66,8 @@ _JOBS_MAX = 64
 
 class Moved(NamedTuple):
     """The outcome for one conversation: how many events and tombstones were copied, and its version now; or its
-    problem. Of a damaged one that was copied in part, ``damaged`` is the first event that was not.
+    problem. Of a damaged one that was copied in part, ``damaged`` is the first event that was not. ``records`` are the
+    copied records of its source that are no events yet.
     """
 
     conversation: str
@@ -75,6 +76,7 @@ class Moved(NamedTuple):
     problem: str | None = None
     tombstones: int = 0
     damaged: int | None = None
+    records: int = 0
 
 
 class UnequalConversation(NamedTuple):
@@ -197,8 +199,8 @@ def copy_conversation(
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     if not found.version:  # it is a source whose events were not made
-        copy_source(source, target, found)
-        return Moved(found.id, 0, 0, tombstones=tombstones)
+        records = copy_source(source, target, found)
+        return Moved(found.id, 0, 0, tombstones=tombstones, records=records)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
     with CopyWriter(target, found, earlier) as writer:
@@ -220,8 +222,8 @@ def copy_conversation(
         views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
         writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
-    copy_source(source, target, found, writer.end.version if damage else None)
-    moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
+    records = copy_source(source, target, found, writer.end.version if damage else None)
+    moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones, records=records)
     return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
 
 

@@ -20,12 +20,12 @@ _TOGETHER: Final = 64
 """The number of blocks in one transaction: some megabytes."""
 
 
-def copy_source(source: Database, target: Database, found: Conversation, stop: int | None = None) -> None:
+def copy_source(source: Database, target: Database, found: Conversation, stop: int | None = None) -> int:
     """Copy the source of a conversation, after its events: its own records, or all where the target lacks what it
     shares. Of a damaged one only the events before ``stop`` were copied: later ones are made again.
 
-    A conversation whose records are no events yet begins here. Raises ``HistoryDiverged`` where the target has other
-    records. Cost: nothing where both are the same; else its blocks.
+    Return how many records it got that are no events yet. A conversation that has no others begins here. Raises
+    ``HistoryDiverged`` where the target has other records. Cost: nothing where both are the same; else its blocks.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -38,7 +38,7 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
 
     own, parent, root, places = source.recorder.query(read)
     if own is None:
-        return
+        return 0
     key, there = target.recorder.transact(lambda transaction: _begin(transaction, target, found))
     shared = target.recorder.query(lambda reader: _key_of(target, reader, parent) if parent else None)
     is_alone = own.parent is not None and shared is None
@@ -46,7 +46,7 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
         gone = source.recorder.query(partial(_redacted_in, source, own))
         own = own._replace(redacted=tuple(sorted(gone)))
     if there is not None and (there.head, there.redacted, there.made) == (own.head, own.redacted, own.made):
-        return
+        return 0
     _check_same(source, own, there, found)
     start = 0 if is_alone else own.from_record
     for blocks in _pages(source, own, start):
@@ -85,6 +85,8 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
         writing.end()
 
     target.recorder.transact(finish)
+    before = 0 if there is None else there.records
+    return max(0, own.records - max(own.made, before))
 
 
 def made_of(source: Database, found: Conversation) -> Made:

@@ -178,6 +178,13 @@ def test_a_copy_counts_only_what_it_copied(foldlog):
     assert foldlog("copy", "foldlog.db", "new.db").out == "0 events copied, of 1 conversation (1 had nothing new)\n"
 
 
+def test_a_copy_counts_records_that_are_no_events_yet(foldlog, five_messages):
+    foldlog("import", five_messages)
+    copied = foldlog("copy", "foldlog.db", "new.db").out
+    assert copied == "0 events and 6 records copied, of 1 conversation (0 had nothing new); heads are equal\n"
+    assert foldlog("copy", "foldlog.db", "new.db", "--json").document["already_there"] == 1
+
+
 def test_a_copy_counts_tombstones(foldlog, used_again):
     copied = foldlog("copy", "foldlog.db", "new.db").out
     assert copied == "2 events and 1 tombstone copied, of 1 conversation (0 had nothing new); heads are equal\n"

@@ -70,14 +70,16 @@ def run(
     problems: list[Moved | UnequalConversation] = [*failed, *(one for one in unequal if not one.behind)]
     document = CopiedDocument(
         conversations=len(there),
-        already_there=sum(one.added == one.tombstones == 0 for one in copied),
+        already_there=sum(one.added == one.tombstones == one.records == 0 for one in copied),
         events=sum(one.added for one in (*copied, *failed)),
         tombstones=sum(one.tombstones for one in (*copied, *failed)),
+        records=sum(one.records for one in (*copied, *failed)),
         grown_since=tuple(behind),
         findings=tuple(map(ProblemDocument.of, problems)),
     )
-    added = count(document.events, "event")
-    added += f" and {count(document.tombstones, 'tombstone')}" if document.tombstones else ""
+    more = {"tombstone": document.tombstones, "record": document.records}
+    counted = (count(number, word) for word, number in more.items() if number)
+    added = " and ".join((count(document.events, "event"), *counted))
     told = f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had nothing new)"
     grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"] if behind else []
     terminal.answer(document, [told if problems or behind else f"{told}; heads are equal", *grew])
