@@ -30,6 +30,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import newest_documents, newest_value
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
@@ -190,7 +191,13 @@ class _Making:
             sources.set_progress(now, now.records, stop, now.head)
             writing.set_pending(now.records - stop)
 
-        self.version = self.store.extend(self.conversation, events, expected_version=self.version, also=also)
+        try:
+            self.version = self.store.extend(self.conversation, events, expected_version=self.version, also=also)
+        except FAILURES as error:
+            if first > self.made:
+                there = f"the events of {first:,} of {source.records:,} records stay, and the next use makes the others"
+                error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {there}",)
+            raise
 
     def _documents(self, firsts: Mapping[int, int], end: int, *, is_new: bool) -> DocumentChanges | None:
         """Return the change of the documents that say what is known beside the records: ``firsts`` are the ids of their

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events
-from foldlog.eventstore import ConversationErased, EventsNotMade, KeyRing, Store, open_store
+from foldlog._archive import makes_events, projecting
+from foldlog.eventstore import ConversationErased, Event, EventsNotMade, KeyRing, Store, StoreUnavailable, open_store
 from foldlog.eventstore.inside import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
 from tests.foldlog.records import CORPUS
@@ -36,6 +37,32 @@ def used(store: Store, conversation: str) -> None:
 
 
 USES = pytest.mark.parametrize("use", [unused, used])
+
+
+def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(projecting, "_EVENTS", 4)
+    with new_store() as store:
+        one = imported(store, session(tmp_path))
+        extend, written = store.extend, list[int]()
+
+        def full(conversation: str, events: Sequence[Event], **how: Any) -> int:
+            if len(written) == 2:
+                raise StoreUnavailable(f"the disk is full{NOTHING_WRITTEN}", kind="full")
+            written.append(extend(conversation, events, **how))
+            return written[-1]
+
+        monkeypatch.setattr(store, "extend", full)
+        with pytest.raises(StoreUnavailable) as raised:
+            projecting.make_events(store, one.conversation)
+        made = source_of(store, one.conversation).made
+        assert 0 < made < one.records
+        stay = f"the events of {made} of {one.records} records stay, and the next use makes the others"
+        assert str(raised.value) == f"the disk is full; {stay}"
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            projecting.make_events(store, one.conversation)
+        monkeypatch.undo()
+        used(store, one.conversation)
+        assert source_of(store, one.conversation).made == one.records
 
 
 def findings_in(store: Store) -> list[Any]:
@@ -75,6 +102,27 @@ def test_a_copy_has_the_source(use: Use, tmp_path: Path):
         assert events_of(target, one.conversation) == events_of(store, one.conversation)
         assert imported(target, path).is_unchanged  # the copy knows the file too
         assert (findings_in(target), [*compare_stores(store, target)][1:]) == ([], [])
+
+
+def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
+    path = session(tmp_path)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+
+    def copied(store: Store, target: Store) -> tuple[int, int]:
+        (moved,) = copy_store(store, target)
+        return moved.added, moved.records
+
+    with new_store() as store, new_store() as target:
+        path.write_bytes(b"".join(lines[:-2]))
+        one = imported(store, path)
+        assert copied(store, target) == (0, one.records)
+        assert copied(store, target) == (0, 0)
+        path.write_bytes(whole)
+        assert imported(store, path).added == 2
+        assert copied(store, target) == (0, 2)
+        used(store, one.conversation)
+        assert copied(store, target) == (len(events_of(store, one.conversation)), 0)
 
 
 def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: Path):
