@@ -341,6 +341,7 @@ def test_settings_are_written_into_what_is_there_and_taken_out_again(program, ho
     mine = _files(home)
     printed = foldlog("setup", program, "--print")
     assert (printed.status, _files(home)) == (0, mine)
+    assert r"\n" not in printed.out
     for _ in range(2):  # again: nothing stands there twice
         assert foldlog("setup", program).status == 0
         written = _files(home)
@@ -363,6 +364,17 @@ def test_a_store_that_is_named_is_named_in_the_settings(home, foldlog, tmp_path)
     assert command.endswith(f"hook --db '{Path.cwd()}/my own.db'")
     servers = json.loads((home / ".claude.json").read_text())["mcpServers"]
     assert servers["foldlog"]["args"] == ["mcp", "--db", f"{Path.cwd()}/my own.db"]
+
+
+def test_after_the_setup_its_store_can_be_made_and_a_hook_needs_no_path(home, foldlog, session):
+    session.user("begin")
+    assert foldlog("setup", "claude-code").status == 0
+    settings = json.loads((home / ".claude/settings.json").read_text())
+    command, name = settings["hooks"]["Stop"][0]["hooks"][0]["command"].split()
+    assert (Path(command).is_absolute(), name) == (True, "hook")
+    store = home / ".local/share/foldlog/foldlog.db"
+    assert foldlog("import", str(session.path), "--db", str(store)).status == 0
+    assert foldlog("list", "--json").document["db"] == str(store)
 
 
 def test_settings_that_cannot_be_read_are_left_alone(home, foldlog):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command, prices_hint, store_name
+from foldlog._cli.hints import command, existing_db, prices_hint, store_name
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.mistakes import is_like_a_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
@@ -184,7 +184,7 @@ def run(
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
-            terminal.emit_list(ListDocument(db=db, conversations=streamed(described)))
+            terminal.emit_list(ListDocument(db=existing_db(db), conversations=streamed(described)))
             return
         if not _print(described, sort, is_tree=sort == "id" and not reverse, in_full=in_full):
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command as command_of, home_db, use_store
+from foldlog._cli.hints import command as command_of, home_db, home_folder, use_store
 from foldlog._cli.options import DEFAULT_DB, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.programs.quick_hook import program_db
@@ -39,7 +39,8 @@ def run(
         raise Refused(f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}")
     chosen, store = PROGRAMS[program], program_db(db)
     named = None if store == home_db() else _absolute(store)
-    command = "foldlog" if shutil.which("foldlog") else os.path.abspath(sys.argv[0])
+    # the whole path: the program may be started without the environment in which this command is found
+    command = os.path.abspath(shutil.which("foldlog") or sys.argv[0])
     try:
         files = [*(settings_without(chosen) if remove else settings_with(chosen, command, named))]
     except ValueError as error:
@@ -47,13 +48,16 @@ def run(
     for written in files:
         if show:
             terminal.say((f"{written.path}:", "bold"))
-            terminal.say(written.text or "(removed)")
+            for line in (written.text or "(removed)").splitlines():
+                terminal.say(line)
             continue
         write(written)
         terminal.say(f"{'removed' if written.text is None else 'wrote'} {written.path}")
     if remove and not show:
         terminal.note(f"the conversations stay in {store}")
     elif not show:
+        if named is None:
+            os.makedirs(home_folder(), mode=0o700, exist_ok=True)
         use_store(store)
         so_far = command_of("import", "--from", chosen.format)
         terminal.note(f"start {program} again; to import what it has so far: {so_far}")
