@@ -1111,7 +1111,8 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
     """Condensations by one strategy. Summaries that were forgotten are not counted as events. At ``failed`` steps a
-    model failed, and nothing was forgotten.
+    model failed, and nothing was forgotten. What was forgotten is None if it is not known of any, as of imports that
+    were not used yet.
 
     ``tokens_saved``: the tokens of the View before each of them less those after it, estimated event by event; None if
     they are not known of any. ``cost`` is None if no condensation recorded one.
@@ -1120,8 +1121,8 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     made: int = 0
     declined: int = 0
     failed: int = 0
-    events_forgotten: int = 0
-    summaries_forgotten: int = 0
+    events_forgotten: int | None = 0
+    summaries_forgotten: int | None = 0
     tokens_saved: int | None = None
     cost: float | None = None
 

@@ -34,7 +34,6 @@ class SourceState(Struct):
     ``conversation``  the name that its records give it; ``parent`` the session that started it
     ``title``         the title that the program gave; ``asked`` the first request, ``said`` the first words of a user
     ``first_at``, ``last_at``  the first and the last time in its records
-    ``context_tokens``  the prompt of the last call
     ``longest_wait_s``  the longest time from one record to the next that a model or a tool made; ``reached`` is the
                       time of the last record
     ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
@@ -52,7 +51,6 @@ class SourceState(Struct):
     said: str | None = None
     first_at: str = ""
     last_at: str = ""
-    context_tokens: int | None = None
     longest_wait_s: float | None = None
     reached: str = ""
     compactions: int = 0

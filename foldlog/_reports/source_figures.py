@@ -130,7 +130,8 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Counting:
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
     for name, errors in state.tool_errors.items():
         tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
-    made = {f"{format.name} (not named)": CondensationsDocument(made=state.compactions)}
+    condensed = CondensationsDocument(made=state.compactions, events_forgotten=None, summaries_forgotten=None)
+    made = {f"{format.name} (not named)": condensed}
     counts = Counts(
         conversations=1,
         events=state.kinds,
@@ -148,7 +149,6 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Counting:
         title=None if title is None else title[:TITLE_MAX],
         format=format.name,
         events=records,
-        tokens=state.context_tokens,
         last_event_at=None if counts.last_at is None else counts.last_at.isoformat(),
     )
     saved = {"no reason given": SavingsDocument(condensations=state.compactions)}

@@ -230,7 +230,7 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.made:,}",
             f"{one.declined:,}" if one.declined else "",
             f"{one.failed:,}" if one.failed else "",
-            f"{one.events_forgotten:,}",
+            "" if one.events_forgotten is None else f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
             cost_words(one.cost),

@@ -189,4 +189,3 @@ class ClaudeCodeSkeleton(Skeleton):
             self.located(None, model=message.model)
         if self._usage:
             self.replied(reply, line.timestamp, message.model, self._usage)
-            self.state.context_tokens = self._usage.get("prompt_tokens") or self.state.context_tokens

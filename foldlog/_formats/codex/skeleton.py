@@ -150,7 +150,6 @@ class CodexSkeleton(Skeleton):
         key = f"{ancestor} {number} {times[number]}" if ancestor else None
         place = str(len(self.state.replies))
         self.replied(place, at, extra.get("model"), usage, None if key else total, key)
-        self.state.context_tokens = usage.get("prompt_tokens") or self.state.context_tokens
         extra["seen"] = total
 
 

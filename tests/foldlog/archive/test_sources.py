@@ -11,7 +11,8 @@ import pytest
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading
 from foldlog._archive.importing import Failed, Import, Imported, _OneSource
-from foldlog.eventstore import Message
+from foldlog._reports.stored_figures import StoredFigures
+from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
@@ -50,6 +51,24 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: 
                     store.version(name)
             assert (bytes_of(store, name), events_of(store, name), figures_of(store, name)) == expected
             assert [each.findings for each in verify(store) if each.findings] == []
+
+
+def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
+    lines: list[bytes], path: Path
+) -> None:
+    def shown(store: Store, name: str) -> list[int | None]:
+        ((_, figures),) = StoredFigures(store).of([store.conversation(name, pending=True)])
+        condensations = figures.counts.condensations.values()
+        assert condensations
+        forgotten = [n for one in condensations for n in (one.events_forgotten, one.summaries_forgotten)]
+        return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
+
+    path.write_bytes(b"".join(lines))
+    with new_store() as store:
+        name = imported(store, path).conversation
+        assert set(shown(store, name)) == {None}
+        store.version(name)
+        assert None not in shown(store, name)
 
 
 REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
