@@ -29,6 +29,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.copy import copy_conversation
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
@@ -89,6 +90,16 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path: str,
                 read.extend(store.events("first" if of == "live" else "second", reverse=reverse))  # type: ignore[arg-type]
             assert abs(found.value.event_id - 50) < 25
             assert found.value.event_id == read[-1].id + (-1 if reverse else 1)
+
+
+@pytest.mark.parametrize("key", [1, 2**31 - 2, 2**31 - 1, 2**40, 2**62])
+def test_events_are_staged_below_all_positions_whatever_the_key_of_their_conversation(key):
+    recorder = MemoryRecorder()
+    recorder.set_next_key(key)
+    with Store(recorder) as store, open_store("memory:") as source:
+        source.append("c", [Message(source="user", content=f"{n}") for n in range(2_000)], expected_version=0)
+        copy_conversation(source.database, store.database, "c", threading.Event())
+        assert store.version("c") == 2_000
 
 
 # -- statements -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from foldlog.adapters._catalog import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
-SHARED = {"__init__", "_catalog", "_linked", "_shared"}
+SHARED = {"langgraph_deltas", "__init__", "_catalog", "_linked", "_shared"}
 """Files that are no adapters."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 

@@ -309,6 +309,10 @@ def test_no_other_file_of_the_command_prints():
     assert [place for place in found if place[0] != "terminal.py"] == [
         ("__init__.py", "sys.stderr.write"),  # a constant: nothing more is imported where Ctrl-C comes at once
         ("histories/export.py", "sys.stdout.buffer"),  # the bytes of a file: JSON, or escaped on a terminal
+        (
+            "programs/quick_hook.py",
+            "sys.stdout.write",
+        ),  # JSON for a program: no module of the terminal
         ("tables.py", "from rich.cells import cell_len"),  # how wide a text is
     ]
 

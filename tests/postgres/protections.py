@@ -17,7 +17,7 @@ PROTECTIONS = {
     ),
     "interrupted": Protection(
         "an exception of a signal handler says that the commit came before it",
-        "eventstore:PostgresRecorder.transact",
+        "eventstore:PostgresRecorder._run",
         Gone("note_on"),
         _INTERRUPTIONS,
     ),

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
@@ -19,6 +19,8 @@ from foldlog.eventstore.recorders.types import Beginning, Place, Row, encodings,
 
 _TOGETHER = 20
 _body = attrgetter("body")
+_STAGED_KEYS: Final = (1 << 31) - 1
+"""The number of staged conversations that have positions of their own: more than a file has conversations."""
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
@@ -104,4 +106,7 @@ def _insert_together(rows: int, are_plain: bool) -> str:
 
 
 def _staged_position(key: int, event_id: int) -> int:
-    return event_id - ((key + 1) << 32)
+    """Return a negative position that no other staged event has. A store in memory may have a conversation under the
+    key that it has on a server, which can have 63 bits.
+    """
+    return event_id - ((key % _STAGED_KEYS + 1) << 32)
