@@ -228,7 +228,7 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many: str, po
         assert cost(lambda: store.append("counted", said("1"), expected_version=1)) == 1
         assert cost(lambda: store.append("counted", said("1"), expected_version=2, idempotency_key="k")) == 1
         assert cost(lambda: store.version("counted")) <= 2
-        assert cost(lambda: store.conversations(limit=20)) <= 2
+        assert cost(lambda: store.conversations(limit=20)) <= 3  # a list that is not up to date is read again
         place = after(store)
         assert cost(lambda: list(store.follow(place))) <= 3
 
