@@ -38,11 +38,14 @@ _RULES = (
     *("SquareOAuthDetector", "StripeDetector", "TelegramBotTokenDetector"),
 )
 _LINE_MAX = 100_000
+_ESCAPE = re.compile(r'\\[nrtbf"/]')
+"""An escape of JSON: its letter would hide where a word begins."""
+_ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
 def may_hold_secrets(data: bytes) -> bool:
     """Return whether bytes in lower case may hold a secret: nearly all do not."""
-    return _MAY_HOLD.search(data) is not None
+    return _MAY_HOLD.search(_ESCAPED_BYTES.sub(b" ", data)) is not None
 
 
 def kinds_in(text: str) -> tuple[str, ...]:
@@ -50,7 +53,7 @@ def kinds_in(text: str) -> tuple[str, ...]:
     ``detect-secrets`` is not installed.
     """
     rules, found = _rules(), set[str]()
-    for line in text.splitlines():
+    for line in _ESCAPE.sub(" ", text).splitlines():
         for start in range(0, len(line), _LINE_MAX):
             part = line[start : start + _LINE_MAX + 1_000]  # a secret may lie across the border
             if not may_hold_secrets(part.lower().encode("utf-8", "replace")):

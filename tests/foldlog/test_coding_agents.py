@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.programs import PROGRAMS
+from foldlog._secrets import is_secret, may_hold_secrets
 from foldlog.condensers.models.estimate import estimated
 from tests.web_client import Client
 
@@ -281,6 +283,20 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert out == "{}\n"
     assert (err == "") == (what == "no file"), err
+
+
+@pytest.mark.parametrize("ends", [">/dev/full", ">&-"])
+def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
+    command = f"echo '{{}}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
+    assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", '"', "\\n"])
+def test_a_secret_at_the_beginning_of_a_line_is_found_in_json_too(before):
+    key = "sk-" + "ant-" + "a1B2" * 8
+    record = json.dumps({"text": f"the key:{before}{key}"}).encode()
+    assert may_hold_secrets(record.lower())
+    assert is_secret(record)
 
 
 def test_the_hook_waits_for_a_moment_where_the_url_does_not_say_for_how_long():

@@ -37,7 +37,11 @@ def answer(db: str) -> None:
         from foldlog._cli import terminal
 
         terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
-    sys.stdout.write(f"{json.dumps(told)}\n")
+    try:
+        sys.stdout.write(f"{json.dumps(told)}\n")
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # a full disk, or closed: the answer cannot be read
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def impatient(url: str) -> str:
