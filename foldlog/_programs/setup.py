@@ -129,11 +129,26 @@ def _cleared(settings: Mapping[str, Any]) -> dict[str, Any]:
             del cleared[name]
     hooks = cleared.get("hooks")
     if isinstance(hooks, dict):
-        kept = {event: [one for one in each if not _is_ours(one)] for event, each in hooks.items()}
+        kept = {event: _others(each) for event, each in hooks.items()}
         cleared["hooks"] = {event: each for event, each in kept.items() if each or not hooks[event]}
         if hooks and not cleared["hooks"]:
             del cleared["hooks"]
     return cleared
+
+
+def _others(entries: Any) -> Any:
+    """Return the entries of an event without our hooks; what is no list of entries is not ours."""
+    if not isinstance(entries, list):
+        return entries
+    kept = []
+    for entry in entries:
+        commands = entry.get("hooks") if isinstance(entry, dict) else None
+        others = [each for each in commands if not _is_ours(each)] if isinstance(commands, list) else []
+        if others:
+            kept.append({**entry, "hooks": others})
+        elif not _is_ours(entry):
+            kept.append(entry)
+    return kept
 
 
 def _is_ours(hook: Any) -> bool:

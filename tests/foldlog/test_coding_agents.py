@@ -20,6 +20,7 @@ from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.programs import PROGRAMS
+from foldlog._programs.setup import _cleared as cleared
 from foldlog._secrets import is_secret, may_hold_secrets
 from foldlog.condensers.models.estimate import estimated
 from tests.web_client import Client
@@ -289,6 +290,16 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
 def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
     command = f"echo '{{}}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
+
+
+def test_hooks_of_the_user_beside_ours_stay_when_ours_are_removed():
+    ours, own = {"type": "command", "command": "/usr/bin/foldlog hook"}, {"type": "command", "command": "mine.sh"}
+    hooks = {"Stop": [{"matcher": "", "hooks": [ours, own]}, {"hooks": [ours]}], "enabled": True, "Start": {"a": 1}}
+    left = cleared({"hooks": hooks, "theme": "dark"})
+    assert left == {
+        "hooks": {"Stop": [{"matcher": "", "hooks": [own]}], "enabled": True, "Start": {"a": 1}},
+        "theme": "dark",
+    }
 
 
 @pytest.mark.parametrize("before", ["\n", "\t", '"', "\\n"])
