@@ -47,7 +47,8 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
             return None
         told = about(source)
         before = told.get(_KEY, {})
-        if not before or before["compactions"] != counts["compactions"]:
+        is_over = not before.get("at")  # it was written, or the program gave it up
+        if is_over or before["compactions"] != counts["compactions"]:
             told[_KEY] = {**counts, "at": at, "since": before.get("shown", 0)}
             sources.put(source._replace(about=msgspec.json.encode(told)))
         return Compacting(told[_KEY]["at"], counts["shown"] - told[_KEY]["since"])

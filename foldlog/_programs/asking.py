@@ -77,11 +77,13 @@ class Asking:
         try:
             return self._store.conversation(given, pending=True).id
         except EventStoreError:
-            names = [row.id for row in self._store.iter_conversations() if given in row.id and row.erased_at is None]
+            names = [
+                row.id for row in self._store.iter_conversations() if row.id.startswith(given) and not row.erased_at
+            ]
         if len(names) == 1:
             return names[0]
         few = "; ".join(names[:_LISTED])
-        raise Unclear(f"{len(names)} conversations match {given!r}: {few}; `sessions` lists all")
+        raise Unclear(f"{len(names)} conversations begin with {given[:80]!r}: {few}; `sessions` lists all")
 
     def _of_session(self, session: str) -> str:
         """Return the conversation of a session of Claude Code, whose file is imported if it is not yet."""

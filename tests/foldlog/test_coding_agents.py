@@ -122,6 +122,8 @@ def test_a_note_of_a_compaction_goes_with_the_next_reply_where_none_comes(histor
     compact(histories, session)
     session.user("the compaction failed").reply("so it seems")
     assert "NOTE" not in answers(histories).why("fine", "s1")
+    compact(histories, session)
+    assert answers(histories).why("fine", "s1").startswith("NOTE: a compaction began at ")
 
 
 def test_why_words_on_the_command_line_reads_the_transcript_again(histories, session, foldlog, tmp_path):
@@ -172,7 +174,8 @@ def test_the_conversation_is_that_of_the_program_or_one_to_choose_and_never_the_
     assert answers(histories, environ, str(folders[0])).why("yes") == told
     Session(tmp_path / "home/projects/p", "e").user("I am e").reply("yes")
     assert answers(histories, environ, str(folders[0])).why("yes").startswith("e at version 2"), "it was not imported"
-    assert answers(histories).why("yes", "nope").startswith("0 conversations match 'nope'")
+    assert answers(histories).why("yes", "nope").startswith("0 conversations begin with 'nope'")
+    assert answers(histories).why("yes", "1").startswith("0 conversations begin with '1'"), "s1 ends so"
 
 
 def test_each_tool_answers_within_its_tokens(histories, session):
