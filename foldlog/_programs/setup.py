@@ -14,8 +14,8 @@ from foldlog._programs.programs import Program, Target, place_at
 from foldlog._whole_file import whole_file
 
 _COMMAND = "foldlog"
-_BEGIN, _END = "# foldlog: begin", "# foldlog: end"
-_BLOCK = re.compile(rf"\n*{_BEGIN}\n.*?{_END}\n", re.DOTALL)
+_TABLE = re.compile(r"\n?^\[mcp_servers\.foldlog(?:\.[^\]\n]+)?\].*\n?(?:\n*(?![\[\n]).+\n?)*", re.MULTILINE)
+"""Our table in a file of TOML, up to the next one. Codex writes its file again without any comment."""
 _OURS = ("hooks", "mcpServers", "mcp")
 """The parts of a plugin that belong into settings; others, such as its name, are of the plugin."""
 
@@ -83,7 +83,7 @@ def _with(target: Target, path: Path, before: str | None, command: str, store: s
         return _commanded(plugin, command, store)
     if target.how == "toml":
         block = _commanded(plugin, command, store).strip()
-        return f"{(before or '').rstrip()}\n\n{_BEGIN}\n{block}\n{_END}\n".lstrip()
+        return f"{(before or '').rstrip()}\n\n{block}\n".lstrip()
     settings = json.loads(before) if before else {}
     if not isinstance(settings, dict):
         raise ValueError(f"{path} holds no JSON object")  # noqa: TRY004 - as other contents that cannot be read
@@ -94,7 +94,7 @@ def _with(target: Target, path: Path, before: str | None, command: str, store: s
 
 def _without(target: Target, before: str) -> str:
     if target.how == "toml":
-        return _BLOCK.sub("\n", before).lstrip()
+        return _TABLE.sub("", before).lstrip()
     return json.dumps(_cleared(json.loads(before or "{}")), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,22 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
 def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
     command = f"echo '{{}}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
+
+
+def test_tables_of_the_user_around_ours_stay_also_where_comments_went(foldlog, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".codex").mkdir()
+    path, own = tmp_path / ".codex/config.toml", 'model = "x"\n\n[mcp_servers.mine]\ncommand = "mine"\n'
+    path.write_text(own)
+    for _ in range(2):
+        assert foldlog("setup", "codex").status == 0
+        written = path.read_text() + "\n[features]\nshell = true\n"
+        path.write_text("".join(line for line in written.splitlines(keepends=True) if not line.startswith("#")))
+        assert sorted(tomllib.loads(path.read_text())["mcp_servers"]) == ["foldlog", "mine"]
+        path.write_text(path.read_text().replace("\n[features]\nshell = true\n", "", 1))
+    path.write_text(path.read_text() + "\n[features]\nshell = true\n")
+    assert foldlog("setup", "codex", "--remove").status == 0
+    assert path.read_text() == own + "\n[features]\nshell = true\n"
 
 
 def test_hooks_of_the_user_beside_ours_stay_when_ours_are_removed():
