@@ -137,7 +137,7 @@ def _cleared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(entries: Any) -> Any:
-    """Return the entries of an event without our hooks; what is no list of entries is not ours."""
+    """Return the entries of an event without our hooks; anything but a list is the user's."""
     if not isinstance(entries, list):
         return entries
     kept = []
