@@ -220,7 +220,9 @@ class Views:
         """Return the fold at a version, and the revisions that are not stored yet."""
         folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest_of(reading)
-        past = past or StoredPast(reading)
+        if past is None:
+            is_same = latest is not None and latest.found.key == reading.found.key
+            past = StoredPast(reading, records=latest.missing if latest and is_same else ())
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
             since = reading.events_behind(latest.found.head, latest.folded.version, version)

@@ -86,7 +86,6 @@ def long_report(tmp_path_factory) -> str:
 
     path = tmp_path_factory.mktemp("long") / "long.html"
     with open_store("memory:") as store:
-        store.register(Views(store))
         store.ingest("c", history(100_000))
         write_report(store, "c", path, limit=30_000)
     return path.as_uri()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, KeyRing, KeyUnavailable, Store, open_store
+from foldlog.eventstore import ANY_VERSION, KeyRing, KeyUnavailable, ReadTransaction, Store, open_store
 from foldlog.eventstore.errors import StoreUnusable, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
@@ -26,6 +26,8 @@ from foldlog.eventstore.events import (
     UnknownEvent,
     summary_id,
 )
+from foldlog.eventstore.log.finding import Generation
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections import NoSuchEvent, NoSuchVersion, View, Views, audit
 from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
@@ -93,6 +95,37 @@ def test_making_views_changes_nothing_until_they_are_registered(store: Store):
     append(store, forget(1))
     assert records(store) == [3, 6], "that of the View in memory too"
     assert audit(store, "c").findings == ()
+
+
+def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch):
+    views, other = Views(store), Views(store)
+    for first in range(0, 40 * 101, 101):
+        append(store, *said(*["x"] * 100), forget(*range(first, first + 95)))
+    read_from = ReadTransaction.flagged_events
+    counts: list[int] = []
+
+    def counted(reading: ReadTransaction, spans: Sequence[tuple[int, int]]) -> Sequence[Event]:
+        events = read_from(reading, spans)
+        counts.append(len(events))
+        return events
+
+    views.current("c")
+    monkeypatch.setattr(ReadTransaction, "flagged_events", counted)
+    found = views.at("c", 39 * 101)
+    assert sum(counts) < 500, "the events of that View, not those of the log"
+    assert ids(found) == ids(other.at("c", 39 * 101))
+    assert sum(counts) > 3_000, "without a View in memory all are read"
+
+
+def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its_id(store: Store):
+    views = Views(store)
+    append(store, *said("a", "b", "c"), forget(0), *said("c"))
+    views.current("c")
+    erase(store, "c", reason="asked to")
+    new = Generation(replaces_erased=True)
+    store.append("c", [*said("d", "e", "f"), forget(1), *said("g", "h")], expected_version=0, generation=new)
+    version = store.version("c") - 1
+    assert ids(views.at("c", version)) == ids(Views(store).at("c", version))
 
 
 @pytest.mark.parametrize("mode", ["", "?mode=ro"])
