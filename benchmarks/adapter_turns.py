@@ -39,7 +39,7 @@ PAGE, BEGIN, END = ROOT / "docs/PEERS.md", "<!-- adapters: python -m benchmarks.
 
 
 class Figures(NamedTuple):
-    """Those of foldlog, then those of the other side: ms, ms and bytes an item."""
+    """The figures of foldlog, then of the other store: ms, ms and bytes an item."""
 
     name: str
     turn: tuple[float, float]

@@ -1,6 +1,6 @@
 """``python -m benchmarks.folder``: what people wait for who import a folder of sessions, list them and search them.
 
-It makes a folder in the shape of ``~/.claude/projects``, 2,000 sessions of 495 MB unless told otherwise. It imports it
+It makes a folder in the shape of ``~/.claude/projects``, by default 2,000 sessions of 495 MB in all. It imports it
 by hand and with foldlog, each in a process of its own, by turns, and then runs the commands. CPU time counts, of user
 and system: on a loaded machine the clock tells how long both waited. ``--also FOLDER`` compares the import of other
 logs too, such as real ones; short ones come several times, each time under other names.

@@ -105,8 +105,8 @@ def dropped_svg(histories: foldlog.Histories) -> str:
         ('why("BadLine")', answers.why("BadLine", LIVE), (0,)),
     )
     body, top = [], 30
-    for call, told, lines in asked:
-        wrapped = [line for n in lines for line in textwrap.wrap(told.splitlines()[n].strip(), 112)[:4]]
+    for call, answer, lines in asked:
+        wrapped = [line for n in lines for line in textwrap.wrap(answer.splitlines()[n].strip(), 112)[:4]]
         for kind, line in [("soft", f"the agent asks: {call}"), *(("", line) for line in wrapped)]:
             body.append(f'<text class="{kind}" x="16" y="{top}">{escape(line)}</text>')
             top += 18

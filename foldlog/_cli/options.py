@@ -56,7 +56,7 @@ PricesFile = Annotated[
     typer.Option(
         "--prices",
         metavar="FILE",
-        help="JSON with prices of models in the form of litellm's table: they come before those of a table.",
+        help="JSON with prices of models in the form of litellm's table. It comes before an installed table.",
         show_default="the table of litellm, or of genai-prices",
     ),
 ]

@@ -197,7 +197,7 @@ def said_in_refusal(observation: Observation) -> str | None:
 
 
 def _repeats(text: str, commands: Iterable[str]) -> bool:
-    """Return whether an output begins with one of these lines, as that of a terminal does."""
+    """Return whether an output begins with one of these lines, as a terminal repeats a command."""
     begin = text.lstrip()
     return any(len(line) >= _ECHO_LEAST and begin.startswith(line) for line in commands)
 

@@ -122,8 +122,8 @@ class _Pending(NamedTuple):
 class Digest:
     """What is to say of ``count`` forgotten events, each section by subject, oldest first.
 
-    A call is told with its result: what it did shows then. ``late`` has the first lines of commands whose output a
-    terminal did not show with them.
+    A call is noted when its result comes, which shows what the call did. ``late`` has the first lines of commands
+    whose output a terminal did not show with them.
     """
 
     count: int = 0

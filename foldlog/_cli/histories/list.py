@@ -135,7 +135,7 @@ def run(
     title.
 
     sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
-    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens. A fork's are those of
+    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens. A fork counts only
     what it did itself.
 
     Example: foldlog list --long --sort activity --reverse --limit 20

@@ -11,8 +11,8 @@ from foldlog._words.gist import count
 
 
 def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Find events that hold keys and tokens of known shapes, such as those of AWS, GitHub or Slack. Their ids and kinds
-    are printed, never their values.
+    """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or Slack. Their ids and
+    kinds are printed, never their values.
 
     'foldlog redact --secrets' redacts them; 'foldlog import --redact-secrets' keeps them out. Exit status 1 if there
     is one. Needs the extra 'secrets'.
