@@ -58,10 +58,10 @@ def table(answers: list[Answer]) -> Table:
 
 
 def missed(answers: list[Answer]) -> list[str]:
-    """Return a line for each missed target, with the section of docs/SPEED.md that says why, if there is one."""
+    """Return a line for each missed target, with the section of docs/internals/SPEED.md that says why, if there is one."""
     return [
         f"missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}"
-        + (f': docs/SPEED.md, "{a.explained}"' if a.explained else "")
+        + (f': docs/internals/SPEED.md, "{a.explained}"' if a.explained else "")
         for a in answers
         if not a.holds
     ]
@@ -90,7 +90,7 @@ def main(
         bool,
         typer.Option(
             "--publish",
-            help="Measure nothing; put the saved full run into docs/speed.json, page and README.",
+            help="Measure nothing; put the saved full run into docs/internals/speed.json, page and README.",
         ),
     ] = False,
     counts: Annotated[

@@ -35,7 +35,11 @@ OWN = {
     "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
     "strands": ("Strands", "`FileSessionManager`"),
 }
-PAGE, BEGIN, END = ROOT / "docs/PEERS.md", "<!-- adapters: python -m benchmarks.adapters --publish -->", "<!-- end -->"
+PAGE, BEGIN, END = (
+    ROOT / "docs/internals/PEERS.md",
+    "<!-- adapters: python -m benchmarks.adapters --publish -->",
+    "<!-- end -->",
+)
 
 
 class Figures(NamedTuple):
@@ -106,7 +110,7 @@ def measured(name: str) -> list[Figures]:
 
 
 def main(publish: bool) -> None:
-    """Print the figures of all adapters; with ``publish`` write them into docs/PEERS.md."""
+    """Print the figures of all adapters; with ``publish`` write them into docs/internals/PEERS.md."""
     rows = [
         "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
         "|---|---|---:|---:|---:|",

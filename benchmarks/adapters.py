@@ -4,7 +4,7 @@
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
 
 and so with each other name, in its environment. Without a name, what a turn and an opening cost with each adapter is
-printed as a table, with ``--publish`` also into docs/PEERS.md: see ``adapter_turns``.
+printed as a table, with ``--publish`` also into docs/internals/PEERS.md: see ``adapter_turns``.
 
 ``tails`` is asked in the environment of ``openai_agents``. The OpenAI Agents SDK, Google
 ADK and LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or message, and
@@ -345,4 +345,4 @@ if __name__ == "__main__":
             print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
             asyncio.run(SIDES[name](compare))
         case _:
-            raise SystemExit(f"say which: {', '.join(SIDES)}; or none, for the table of docs/PEERS.md")
+            raise SystemExit(f"say which: {', '.join(SIDES)}; or none, for the table of docs/internals/PEERS.md")

@@ -1,4 +1,4 @@
-"""The figures in docs/SPEED.md and README.md, which are made from docs/speed.json and benchmarks/counts.json alone."""
+"""The figures in SPEED.md and README.md, made from docs/internals/speed.json and benchmarks/counts.json alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from benchmarks.pages import with_part
 __all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "publish", "published"]
 
 ROOT = Path(__file__).parents[1]
-PUBLISHED = ROOT / "docs" / "speed.json"
-PAGE = ROOT / "docs" / "SPEED.md"
+PUBLISHED = ROOT / "docs" / "internals" / "speed.json"
+PAGE = ROOT / "docs" / "internals" / "SPEED.md"
 README = ROOT / "README.md"
 _COUNTED = "3.12"
 """The CPython of which the counts are shown."""
@@ -27,7 +27,7 @@ Run = Mapping[str, Any]
 
 
 def publish(run: Run) -> None:
-    """Write docs/speed.json, and put its figures into docs/SPEED.md and README.md."""
+    """Write docs/internals/speed.json, and put its figures into SPEED.md and README.md."""
     PUBLISHED.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), run), encoding="utf-8")
     README.write_text(in_readme(README.read_text(encoding="utf-8"), run), encoding="utf-8")

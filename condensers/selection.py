@@ -119,7 +119,7 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
 
     A tool loop ends at the next event that is neither an action nor an observation. If that event is forgotten, the
     loop continues into the next calls. A loop with an abandoned call is then dropped together with them
-    (docs/decisions/0031-joined-loops.md). So if an event would be lost, such an event stays after every loop.
+    (docs/internals/decisions/0031-joined-loops.md). So if an event would be lost, such an event stays after every loop.
     """
     going = {event.id: event for event in forgotten}
     after = view.with_events(event for event in view.events if event.id not in going)

@@ -1,6 +1,6 @@
 """Events to bytes and back. Pure.
 
-The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/STORED_BYTES.md``
+The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/internals/STORED_BYTES.md``
 defines it for a second reader. A stored kind is a short name of the registry below with a schema version, never a
 Python path.
 

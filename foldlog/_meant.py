@@ -1,5 +1,5 @@
 """The store as one ``History`` sees it. Its id stands for one conversation, also where that is erased and another one
-has the id: see ``docs/decisions/0036-generations.md``.
+has the id: see ``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ def pending_positions(found: Units) -> Sequence[int]:
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:
     """Return every index, from 0 to ``count``, at which ``count`` events may be cut, given their units. If the events
     between two such indices are forgotten, all other events can still be sent (except in one case:
-    ``docs/decisions/0031-joined-loops.md``).
+    ``docs/internals/decisions/0031-joined-loops.md``).
 
     Such an index is not inside parallel calls, from their first action to their last observation; not inside a loop or
     a bond; and not after a last event that stays with the next one. It is not after the start of *pending* parallel

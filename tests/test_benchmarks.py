@@ -25,7 +25,7 @@ def test_a_missed_target_names_the_section_that_explains_it():
     measured = [[Round(2.0, 1.0)], [Round(1.0, 1.0)]]
     explained = replace(asked[0], explained="A batch")
     answers = [ask(replace(explained, measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path()) for r in measured]
-    assert missed(answers) == [f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/SPEED.md, "A batch"']
+    assert missed(answers) == [f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/internals/SPEED.md, "A batch"']
     assert missed([replace(answers[0], explained="")]) == [f"missed: {asked[0].name}, 2.00, wanted 1.15"]
 
 

@@ -159,7 +159,7 @@ def test_every_relative_link_leads_to_a_file():
 
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
-LEDGER = ROOT / "docs" / "LEDGER.md"
+LEDGER = ROOT / "docs" / "internals" / "LEDGER.md"
 UNEXPLAINED = (
     "adapter|attribute|bond|clearing|dedupe|detachment|dialect|digest|document|era|essential|follower|generation"
     "|historie|history|left behind|ledger|lifetime|lineage|mask|parent|position|projection|protected|receipt|record"
@@ -205,7 +205,7 @@ def test_the_architecture_has_a_screen_for_each_way_and_few_words_of_its_own():
 
 
 def test_each_cell_of_the_ledger_names_something_that_is_there():
-    assert "](LEDGER.md)" in _text_of(ARCHITECTURE)
+    assert "](internals/LEDGER.md)" in _text_of(ARCHITECTURE)
     cells = set(re.findall(r"`(\w+)\.([\w.]+)`", _text_of(LEDGER)))
     there = {
         (path.stem, f"{outer}.{node.name}" if outer else node.name)

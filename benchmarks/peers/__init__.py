@@ -7,8 +7,8 @@
     worker.py         the other end of a side's process
     syncs.py          fsync and fdatasync calls of an append, counted by strace
     measuring.py      interleaved rounds
-    report.py         the table, and the figures in docs/PEERS.md and README.md
+    report.py         the table, and the figures in docs/internals/PEERS.md and README.md
     plot.py           the picture of the README
 
-docs/PEERS.md says how each peer is used and what the figures mean.
+docs/internals/PEERS.md says how each peer is used and what the figures mean.
 """

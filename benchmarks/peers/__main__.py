@@ -36,7 +36,10 @@ def main(
     ] = False,
     cache: Annotated[Path, typer.Option(help="Folder for stores and results.")] = CACHE,
     publish: Annotated[
-        bool, typer.Option("--publish", help="Put all results in the cache into docs/peers.json, the page, the README.")
+        bool,
+        typer.Option(
+            "--publish", help="Put all results in the cache into docs/internals/peers.json, the page, the README."
+        ),
     ] = False,
     keep: Annotated[bool, typer.Option(help="Keep the stores: they are several gigabytes.")] = False,
 ) -> None:

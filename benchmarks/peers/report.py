@@ -1,4 +1,4 @@
-"""The table of a run, and the figures in docs/PEERS.md and README.md, which are made from docs/peers.json alone."""
+"""The table of a run, and the figures in PEERS.md and README.md, which are made from docs/internals/peers.json alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from benchmarks.peers.environments import PEERS, ROOT
 Runs = dict[str, dict[str, Any]]
 """By the length of the history, as text: when, where and what was measured."""
 
-PUBLISHED = ROOT / "docs" / "peers.json"
-PAGE = ROOT / "docs" / "PEERS.md"
+PUBLISHED = ROOT / "docs" / "internals" / "peers.json"
+PAGE = ROOT / "docs" / "internals" / "PEERS.md"
 README = ROOT / "README.md"
 _ROWS = {
     "**foldlog**": "foldlog",
@@ -129,7 +129,7 @@ def _uneven(length: int, peers: dict[str, Any]) -> str:
 
 
 def markdown(runs: Runs) -> str:
-    """Return the table and its notes for docs/PEERS.md."""
+    """Return the table and its notes for docs/internals/PEERS.md."""
     names = head(runs)
     lines = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows(runs)]
@@ -142,7 +142,7 @@ def markdown(runs: Runs) -> str:
 
 
 def publish(runs: Runs) -> None:
-    """Write docs/peers.json, and put its figures into docs/PEERS.md and README.md."""
+    """Write docs/internals/peers.json, and put its figures into PEERS.md and README.md."""
     text = json.dumps(runs, indent=1, ensure_ascii=False)
     text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text)  # the rounds of a figure in one line
     PUBLISHED.write_text(f"{text}\n", encoding="utf-8")

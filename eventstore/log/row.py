@@ -18,7 +18,7 @@ events.
 
 Checksums (CRC-32) cover one row as it is stored, and need no other row: one the body, and one ``meta``, which holds
 that of the body. Every read checks both, so a flipped bit becomes an error and never a wrong text.
-``docs/STORED_BYTES.md`` gives the bytes.
+``docs/internals/STORED_BYTES.md`` gives the bytes.
 """
 
 from __future__ import annotations

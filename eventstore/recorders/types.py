@@ -39,7 +39,7 @@ UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
 
 class Row(NamedTuple):
     """One event as stored. ``meta`` holds what is known of it besides its body, in a fixed layout, which ends with the
-    checksum of ``meta``: see ``log.row`` and ``docs/STORED_BYTES.md``. A recorder keeps it unchanged.
+    checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A recorder keeps it unchanged.
 
     ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof`` is the head,
     followed by the salt of the body, or by the commitment to a redacted body. ``shown_before`` and

@@ -2,7 +2,7 @@
 
 The row has a token that no other lease has, and a time by the clock of the database. Each append of the holder looks
 for its token in its own transaction, so clocks decide only when another worker may take a lease over, never whether an
-append is valid. See ``docs/decisions/0095-leases.md``.
+append is valid. See ``docs/internals/decisions/0095-leases.md``.
 """
 
 from __future__ import annotations

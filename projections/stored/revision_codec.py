@@ -22,7 +22,7 @@ A record with a ``base`` is a *delta* against the full one of that version. Of e
 that are in one of the two and not in the other. Of ``summaries``, where they differ, it has the number of integers that
 both begin with, the number that both end with, and then those between. All else is whole. ``spent`` is the number of
 bytes of all deltas on this base up to this one. So a reader needs two records at most. Which records are full follows
-from the log alone: rebuilt, they are the same bytes. The reasons: ``docs/decisions/0030-revisions.md``.
+from the log alone: rebuilt, they are the same bytes. The reasons: ``docs/internals/decisions/0030-revisions.md``.
 """
 
 from __future__ import annotations

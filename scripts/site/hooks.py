@@ -1,7 +1,7 @@
 """What mkdocs does to the documentation on the way to the site.
 
 The page of the Python interface and the list of decisions are made. Links to files beside ``docs/`` become their names,
-since the site holds ``docs/`` alone.
+since the site holds ``docs/`` alone. The search leaves out ``docs/internals/``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ def on_files(files: Files, *, config: Any) -> Files:
     from api_reference import page
 
     files.append(File.generated(config, "API.md", content=page()))
-    titles = {path.name: path.read_text().partition("\n")[0][2:] for path in sorted((_DOCS / "decisions").iterdir())}
-    listed = "".join(f"- [{title}](../decisions/{name})\n" for name, title in titles.items())
-    files.append(File.generated(config, "contributing/decisions.md", content=f"# Decisions\n\n{listed}"))
+    titles = {
+        path.name: path.read_text().partition("\n")[0][2:] for path in sorted((_DOCS / "internals/decisions").iterdir())
+    }
+    listed = "".join(f"- [{title}](decisions/{name})\n" for name, title in titles.items())
+    files.append(File.generated(config, "internals/decisions.md", content=f"# Decisions\n\n{listed}"))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return the text of a page without links that lead out of ``docs/``, or to a folder."""
+    if page.file.src_uri.startswith("internals/"):
+        page.meta["search"] = {"exclude": True}
 
     def replaced(link: re.Match[str]) -> str:
         target = _DOCS / PurePosixPath(page.file.src_uri).parent / link[2]

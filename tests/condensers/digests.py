@@ -1,4 +1,4 @@
-"""Print digests of real histories, to be judged by eye against the rubric in docs/contributing/digest.md.
+"""Print digests of real histories, to be judged by eye against the rubric in docs/internals/digest.md.
 
     python -m tests.condensers.digests FOLDER... [--of 20] [--length 11000]
 

@@ -381,7 +381,7 @@ def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], place
 
 def joins_loops(view: View, right: Mended) -> bool:
     """Whether what is forgotten, with no summary in its place, makes one tool loop of two, so that something is lost
-    that was to stay: docs/decisions/0031-joined-loops.md. Then more stays than is said here.
+    that was to stay: docs/internals/decisions/0031-joined-loops.md. Then more stays than is said here.
     """
     if right.offset is not None or right.result not in ("view", "condensation"):
         return False

@@ -1,4 +1,4 @@
-"""A second reader: stored bytes read by what ``docs/STORED_BYTES.md`` says, with nothing of ours."""
+"""A second reader: stored bytes read by what ``docs/internals/STORED_BYTES.md`` says, with nothing of ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.row import crc32
 from foldlog.projections import Views
 
-PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "internals" / "STORED_BYTES.md").read_text("utf-8")
 WRAPPING_KEY = bytes(range(32))
 NAMES = ["c1", "ümlaut \udcff\0"]
 

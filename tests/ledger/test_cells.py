@@ -1,4 +1,4 @@
-"""Every cell of the tables in docs/LEDGER.md: each entry reaches each thing that is derived from events.
+"""Every cell of the tables in docs/internals/LEDGER.md: each entry reaches each thing that is derived from events.
 
 A row is an operation, run on each database, plain and encrypted; it is killed before each of its transactions in turn.
 A column is a check. It compares what is derived, by a process that was open all the time and by one that is opened

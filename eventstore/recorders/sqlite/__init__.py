@@ -6,8 +6,8 @@
     reader        the questions that one transaction answers
     store_file    which file that is: nothing is written to another one; connections to it
     writing       the connection that writes, and what becomes of an exception in its transaction
-    write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)
-    checkpoints   the log is written back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
+    write_lock    the lock between processes (docs/internals/decisions/0021-writers-wait-in-order.md)
+    checkpoints   the log is written back beside commits (docs/internals/decisions/0022-checkpoints-beside-commits.md)
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
     maintenance   copy, rewrite and check the file as a whole, and positions in a copy of it; replacing: make a
@@ -20,7 +20,7 @@ Writers stand in a fair queue: within a process they share transactions (``Commi
 wait for a lock on a file beside the database, which dies with its holder. SQLite's own busy handler lets some wait for
 seconds, and gives up on them. Readers never wait: the database is in WAL mode.
 
-What an append writes, and what was measured for it: docs/decisions/0020-what-an-append-writes.md.
+What an append writes, and what was measured for it: docs/internals/decisions/0020-what-an-append-writes.md.
 """
 
 from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder as SQLiteRecorder

@@ -1,6 +1,6 @@
 """A store in memory, for tests and short-lived histories: a SQLite database without a file, gone when it is closed.
 
-Why it has no tables of its own: docs/decisions/0091-memory-is-sqlite.md.
+Why it has no tables of its own: docs/internals/decisions/0091-memory-is-sqlite.md.
 """
 
 from __future__ import annotations

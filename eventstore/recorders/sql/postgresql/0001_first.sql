@@ -1,4 +1,4 @@
--- Schema 1. docs/STORED_BYTES.md says what each column holds; docs/POSTGRESQL.md what differs here. {schema} is the store's own.
+-- Schema 1. docs/internals/STORED_BYTES.md says what each column holds; docs/POSTGRESQL.md what differs here. {schema} is the store's own.
 -- Ids and names are UTF-8 bytes, because they may hold what text here may not (NUL, lone surrogates); they sort the same.
 -- Tables that may have as many rows as there are events are {by_conversation}: not at all in one partition, else by its hash. No
 -- index spans several, so that {unique} is empty then, and transaction numbers alone make a position unique.

@@ -1,4 +1,4 @@
--- Schema 1. docs/STORED_BYTES.md says what each column holds.
+-- Schema 1. docs/internals/STORED_BYTES.md says what each column holds.
 
 CREATE TABLE store (
     name  TEXT PRIMARY KEY,
