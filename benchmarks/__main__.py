@@ -58,7 +58,7 @@ def table(answers: list[Answer]) -> Table:
 
 
 def missed(answers: list[Answer]) -> list[str]:
-    """Return a line for each missed target, with the section of docs/internals/SPEED.md that says why, if there is one."""
+    """Return a line for each missed target, with the section of SPEED.md that says why, if there is one."""
     return [
         f"missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}"
         + (f': docs/internals/SPEED.md, "{a.explained}"' if a.explained else "")

@@ -75,7 +75,7 @@ class Question:
     raw: str = "raw sqlite3"
     """What the baseline is."""
     explained: str = ""
-    """The section of ``docs/internals/SPEED.md`` that says why the target is missed; empty where it held when it was written."""
+    """The section of ``docs/internals/SPEED.md`` that says why the target is missed; empty where it held."""
     group: str = ""
     """The heading under which its answer stands."""
 

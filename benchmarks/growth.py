@@ -1,9 +1,9 @@
 """How far does one store go? ``python -m benchmarks.growth [--events N] [--form FORM]… [--folder FOLDER]``.
 
 For each form (a file, a PostgreSQL server, eight partitions there) it fills a store, and a small one beside it, asks
-both the same in turn, and prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies of some 90
-bytes, and four condensations. Heads, checksums and revisions are the product's own; on PostgreSQL rows are copied into
-its tables, which takes a third of the time, and the product then verifies a part of them.
+both the same in turn, and prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies
+of some 90 bytes, and four condensations. Heads, checksums and revisions are the product's own; on PostgreSQL rows
+are copied into its tables, which takes a third of the time, and the product then verifies a part of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Events to bytes and back. Pure.
 
-The stored form of an event is one JSON text, without its id, which is a column beside it: ``docs/internals/STORED_BYTES.md``
-defines it for a second reader. A stored kind is a short name of the registry below with a schema version, never a
+The stored form of an event is one JSON text, without its id, which is a column beside it:
+``docs/internals/STORED_BYTES.md`` defines it for a second reader.
+A stored kind is a short name of the registry below with a schema version, never a
 Python path.
 
 Stored bytes are never rewritten. Pure functions upgrade a body of an older schema version when it is read, one for each

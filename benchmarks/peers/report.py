@@ -1,4 +1,4 @@
-"""The table of a run, and the figures in PEERS.md and README.md, which are made from docs/internals/peers.json alone."""
+"""The table of a run, and the figures in PEERS.md and README.md, made from docs/internals/peers.json alone."""
 
 from __future__ import annotations
 

@@ -287,8 +287,8 @@ def limit_of(agent_llm: Window | None, max_tokens: int | None = None, margin_rat
 
     The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its answer less the
     margin, a part that stays free, because servers add tokens that only they can count. The room for an answer counts
-    as at most half of the input: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
-    limit, as in the reference; a step without the agent's model passes an estimate, see ``counting``.
+    as at most half of the input: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a
+    model there is no limit, as in the reference; a step without the agent's model passes an estimate, see ``counting``.
     """
     if agent_llm is None:
         return None
