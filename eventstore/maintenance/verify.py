@@ -123,13 +123,16 @@ def verify(
 
 def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
+    findings: list[VerifyFinding] = []
     try:
+        findings.extend(map(of_all, recorder.check()))  # those before an error stay
         left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
         copy = "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog vacuum' deletes it"
-        parts = [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
-        return [*map(of_all, recorder.check()), *parts, *findings_in_ledger(database, 0, "")]
+        findings += [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
+        findings += findings_in_ledger(database, 0, "")
     except StoreDamaged as error:
-        return [of_all(str(error))]
+        findings.append(of_all(str(error)))
+    return findings
 
 
 def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
+_INDEX = re.compile(r"INDEX (\w+) ON ")
 _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
@@ -38,6 +39,16 @@ def migrations(dialect: str) -> Mapping[int, str]:
     """Return the scripts that change a database from schema n-1 to schema n, by n, ascending."""
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
     return {int(name[:4]): _text(dialect, name) for name in names if name[:4].isdigit()}
+
+
+def missing_indices(dialect: str, there: Collection[str]) -> list[str]:
+    """Return the problem of each index that the migrations make and that is not among those that are ``there``."""
+    made = {name for script in migrations(dialect).values() for name in _INDEX.findall(script)}
+    return [
+        f"the index {name} is missing, so reading is slow or fails; a copy of the store has it again (see "
+        f"'foldlog copy --help'); where copying fails, restore a backup"
+        for name in sorted(made.difference(there))
+    ]
 
 
 def _text(dialect: str, name: str) -> str:

@@ -331,6 +331,14 @@ def test_an_index_that_loses_the_end_is_named(path: Path):
     assert f"row {2 * LENGTH} missing from index events_by_id" in found(path)[""]
 
 
+@pytest.mark.parametrize("index", ["events_of_views", "events_by_id", "conversations_redacted"])
+def test_a_missing_index_is_named(path: Path, index: str):
+    """Also one without which a question of the check cannot be answered."""
+    spoil(path, f"DROP INDEX {index}")
+    problem = f"the index {index} is missing, so reading is slow or fails; a copy of the store has it again"
+    assert any(finding.startswith(problem) for finding in found(path)[""])
+
+
 def test_an_index_with_an_entry_too_many_is_named(path: Path):
     """The index still knows an event that the table no longer has, as after an interrupted repair."""
     with index_described_as(path, f"id <> {LENGTH - 1}") as connection:

@@ -132,6 +132,13 @@ def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_serv
     assert finding.startswith("2 events are of conversation number")
 
 
+def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: Server):
+    schema = url.partition("schema=")[2].partition("&")[0]
+    postgres_server.sql(f"DROP INDEX {schema}.events_structural")
+    [finding] = store._recorder.check()
+    assert finding.startswith("the index events_structural is missing, so reading is slow or fails")
+
+
 def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server: Server):
     """Not every server has the extension; a function of its name and with its arguments stands for it."""
     postgres_server.sql(

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from foldlog.eventstore.recorders.statements import missing_indices
+
 
 class Holder(NamedTuple):
     """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared
@@ -126,6 +128,7 @@ def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the problems of tables and indices. Cost: all of them are read."""
+    yield from missing_indices("postgresql", {name for (name,) in connection.execute(statements["indices"])})
     for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
         yield f"{count} events are of conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
+from foldlog.eventstore.recorders.statements import missing_indices
 
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
@@ -107,6 +108,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
+    yield from missing_indices("sqlite", {name.decode() for (name,) in reader.execute(SQL["indices"])})
     for key, count in reader.execute(SQL["rows_without_conversation"]):
         yield f"{count} events are of conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]

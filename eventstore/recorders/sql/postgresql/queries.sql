@@ -654,6 +654,9 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_nam
 -- name: tables
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
 
+-- name: indices
+SELECT c.relname::text {of_this_schema} AND c.relkind IN ('i', 'I')
+
 -- name: b_trees
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'i' AND amname = 'btree' ORDER BY c.relname
 

@@ -262,6 +262,9 @@ WHERE key = ?
 -- name: forget_keys
 DELETE FROM idempotency_keys WHERE conversation = ?
 
+-- name: indices
+SELECT name FROM sqlite_schema WHERE type = 'index'
+
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = abs(e.conversation))
