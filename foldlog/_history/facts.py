@@ -13,6 +13,9 @@ from foldlog.eventstore.inside import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgetting
 
+_WORDS_MAX = 100
+"""Characters of the words that an answer repeats."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -79,9 +82,10 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
     by = None if gap is None else gap.by
     if not standing and with_words:
         by = next((event for event in reversed(structural) if isinstance(event, Retraction)), None)
-    reason = _reason(words, known_by, spans, gap, prompt)
+    quoted = repr(words[:_WORDS_MAX])
+    reason = _reason(quoted, known_by, spans, gap, prompt)
     if not spans and isinstance(by, Retraction):
-        reason = f"{words!r} is not known: only events that were taken back have it, the last by retraction {by.id}"
+        reason = f"{quoted} is not known: only events that were taken back have it, the last by retraction {by.id}"
     if unread:
         reason += f"; {len(unread)} events could not be read: {unread[0]}"
     return Fact(
@@ -130,18 +134,18 @@ def _last_gap(spans: Sequence[_Span]) -> _Span | None:
     return next((span for span in ends if not any(other.covers(span.stop or 0) for other in spans)), None)
 
 
-def _reason(words: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent) -> str:
+def _reason(quoted: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent) -> str:
     if not spans:
-        return f"no event that was ever shown has {words!r}"
+        return f"no event that was ever shown has {quoted}"
     until = "" if gap is None else _forgotten(gap)
     if known_by:
         more = f" and {len(known_by) - 1} more" if len(known_by) > 1 else ""
-        return f"{words!r} is known, by {_named(known_by[0])}{more}" + (f"; before that it {until}" if until else "")
+        return f"{quoted} is known, by {_named(known_by[0])}{more}" + (f"; before that it {until}" if until else "")
     unsent = [span.event.id for span in spans if span.stop is None]
     if unsent:
         rules = f": {prompt.rules}" if prompt.rules else ", since its call or its result is missing"
-        return f"{words!r} is not known: the View has it in {_named(unsent[-1])}, but no model is sent that{rules}"
-    return f"{words!r} is not known: it {until}; {_named(spans[-1].event.id)} had it last"
+        return f"{quoted} is not known: the View has it in {_named(unsent[-1])}, but no model is sent that{rules}"
+    return f"{quoted} is not known: it {until}; {_named(spans[-1].event.id)} had it last"
 
 
 def _forgotten(gap: _Span) -> str:

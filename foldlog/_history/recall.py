@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import islice
+from textwrap import indent
 from typing import Any, NamedTuple
 
 from foldlog._search import SearchTerms, events_with
@@ -197,7 +198,7 @@ class RecallTool:
             more = ", …" if len(others) > _NAMED_MOST else ""
             named = f"to be read by their ids: {', '.join(others[:_NAMED_MOST])}{more}" if others else ""
             head = "; ".join(filter(None, (note, named)))
-            blocks = (f"[event {each.event.id}] {_cut(each, length)}" for each in found[:count])
+            blocks = (_block(each, length) for each in found[:count])
             return "\n\n".join(filter(None, (head, *blocks)))
 
         def tokens(count: int, length: int) -> int:
@@ -224,6 +225,11 @@ def _text(event: Event) -> str:
     from foldlog.condensers.prompts.rendering import event_text
 
     return event_text(event)
+
+
+def _block(found: _Found, length: int) -> str:
+    """Return an event with its id. Its text is indented, so that no line of it can pass for one of ours."""
+    return f"[event {found.event.id}]\n{indent(_cut(found, length), '  ')}"
 
 
 def _cut(found: _Found, length: int) -> str:

@@ -1,241 +1,263 @@
 """The five tools of ``foldlog mcp``: what compaction dropped, why something is not known, and the events themselves.
 
-Each answer is a text of at most 2,000 estimated tokens, with ids for more.
+Each answer is a text of at most 2,000 estimated tokens, with ids for more. What conversations hold is quoted or
+indented in it, so that it cannot pass for a line of ours.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from itertools import islice
-from pathlib import Path
+from heapq import nlargest
+from typing import Any
 
 from foldlog._history.facts import fact
 from foldlog._history.recall import RecallTool
 from foldlog._kinds import label
 from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
-from foldlog._reports.dropped import Dropped, condensations, dropped_by
-from foldlog._reports.places import in_folder
+from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
+from foldlog._reports.places import in_folder, places
 from foldlog._reports.stored_figures import StoredFigures
-from foldlog._search import search
+from foldlog._search import Hit, Searched, search
 from foldlog._words.gist import gist
+from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
 from foldlog.condensers.models.estimate import estimated
-from foldlog.eventstore import (
-    Event,
-    EventStoreError,
-    InvalidArgument,
-    Message,
-    Observation,
-    Store,
-    summary_of,
-)
+from foldlog.condensers.prompts.rendering import clipped
+from foldlog.eventstore import Event, EventStoreError, Message, Observation, Store, summary_of
 from foldlog.projections import Views
 
 TOKENS_MAX = 2_000
-_LINE, _SHORT = 240, 100
+_SHORT, _LONG = 100, 240
+_ERROR_MAX = 300
 _NEWEST = 3
-"""Compactions that are told of in full where none is named."""
+"""Compactions that are described in full where none is named."""
 _EACH = 8
 """User's words, errors and names of each."""
 _HITS = 50
+_LISTED = 10
 _SEARCH_S = 5.0
 _ALL = "*"
+_EVENT_ID = re.compile(r"-?[0-9]{1,18}")
 
 
 class Answers:
-    """The tools over one store. Every method returns a text; it never raises for a question that cannot be answered."""
+    """The tools over one store. Every method returns a text; it never raises for a question that has no answer."""
 
     def __init__(self, store: Store, asking: Asking) -> None:
         self._store, self._asking, self._views = store, asking, Views(store)
 
     def dropped(self, conversation: str = "", compaction: int | None = None) -> str:
         """Say what compactions dropped: the newest ones, or one by its id."""
-        return self._answered(conversation, partial(self._dropped, compaction))
+        return _answer(self._about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
         """Say whether something is known, and what forgot it: words, or an event by its id."""
-        return self._answered(conversation, partial(self._why, about, at))
+        return _answer(self._about(conversation, partial(self._why, about, at)))
 
-    def recall(self, query: str = "", ids: Sequence[int] | None = None, path: str = "", conversation: str = "") -> str:
+    def recall(
+        self,
+        query: str = "",
+        ids: list[int] | None = None,
+        path: str = "",
+        conversation: str = "",
+    ) -> str:
         """Give back events by words, ids or a file: of one conversation, or by words of all (``*``)."""
         if conversation == _ALL:
-            return self._found(query) if query else "to read ids or a path, name one conversation"
-        return self._answered(conversation, partial(self._recalled, query, ids, path))
+            return _answer(self._everywhere(query))
+        return _answer(self._about(conversation, partial(self._recalled, query, ids, path)))
 
     def knew(self, at: int, conversation: str = "") -> str:
         """Say what the agent was sent when the conversation had ``at`` events."""
-        return self._answered(conversation, partial(self._knew, at))
+        return _answer(self._about(conversation, partial(self._knew, at)))
 
-    def sessions(self, words: str = "", directory: str = "", since: str = "", limit: int = 10) -> str:
-        """List conversations, the last active first: those with words in an event, of a folder, since a time."""
-        try:
-            after = None if not since else moment_of(since)
-            wanted = None if not directory else {*in_folder(self._asking.places(), _real(directory), below=True)}
-            most = max(1, limit)
-            lines = self._with_words(words, wanted, after) if words.strip() else self._listed(wanted, after, most)
-            return _fitted([*islice(lines, most)]) or "no conversation matches"
-        except (EventStoreError, ValueError) as error:
-            return f"cannot be answered: {error}"
+    def sessions(self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED) -> str:
+        """List conversations, the last active first: with words in an event, of a folder, since a time."""
+        return _answer(self._sessions(words, directory, since, limit))
 
-    # -- one conversation ---------------------------------------------------------------------------------------------
+    # -- one conversation ----------------------------------------------------------------------
 
-    def _answered(self, conversation: str, answer: partial[Iterator[str]]) -> str:
+    def _about(self, conversation: str, answer: partial[Iterator[str]]) -> Iterator[str]:
         try:
             asked = self._asking.asked(conversation)
-            return _fitted([*(f"NOTE: {note}" for note in asked.notes), *answer(asked)])
         except Unclear as error:
-            return str(error)
-        except (EventStoreError, ValueError) as error:
-            return f"cannot be answered: {error}"
+            yield f"{error}. Give the id of your conversation, if it is one of these:"
+            yield from self._listed(error.choices, "", _LISTED)
+            return
+        if asked.problem:
+            yield f"NOTE: this is of the last import: {_quoted(asked.problem, _LONG)}"
+        if asked.missing is not None:
+            yield (
+                f"NOTE: a compaction began at {asked.missing.at}, and the program has not written it yet: "
+                "what it dropped is missing here, and what follows is how it was before"
+            )
+        yield from answer(asked)
 
     def _dropped(self, compaction: int | None, asked: Asked) -> Iterator[str]:
         name, version = asked.conversation, self._store.version(asked.conversation)
         made = [action.id for action in condensations(self._store, name)]
-        if compaction is not None:
-            made = [compaction]
-        if not made:
-            yield f"{name}: no compaction in {version} events; all are shown"
-            return
         shown = len(self._views.current(name))
-        yield f"{name}: {version} events, {shown} shown now, {len(made)} compactions: {', '.join(map(str, made))}"
-        for action_id in made[: -_NEWEST - 1 : -1]:
+        compactions = f"{len(made)} compactions: {', '.join(map(str, made))}"
+        yield f"{_name(name)}: {version} events, {shown} shown now, {compactions}"
+        for action_id in made[: -_NEWEST - 1 : -1] if compaction is None else [compaction]:
             found = dropped_by(self._store, self._views, name, action_id)
             if found is not None:
                 yield from _of_compaction(found)
-        yield "read any of these: recall(ids=[…])"
 
     def _why(self, about: str, at: int | None, asked: Asked) -> Iterator[str]:
-        name, before = asked.conversation, "before this compaction: " if asked.missing else ""
-        if about.strip().lstrip("-").isdigit():
-            answer = why_sent(self._store, self._views, name, int(about), at)
-            fate = f"it was {answer.fate}" if asked.missing else answer.fate
-            yield f"{name}, event {about}: {before}{fate}; {answer.reason}"
-            yield _line(answer.event)
-            if answer.summary is not None:
-                yield f"a summary replaced it: {_cut(answer.summary.content, 4 * _LINE)}"
+        name = asked.conversation
+        before = "before this compaction: " if asked.missing else ""
+        if not _EVENT_ID.fullmatch(about.strip()):
+            found = fact(self._store, self._views, name, about, at)
+            yield f"{_name(name)} at version {found.version}: {before}{printable(found.reason, one_line=True)}"
+            others = [event for event in found.events[::-1] if event not in found.known_by]
+            for event_id in [*found.known_by[:2], *others][:_EACH]:
+                yield from map(_line, self._event(name, event_id))
             return
-        found = fact(self._store, self._views, name, about, at)
-        yield f"{name} at version {found.version}: {before}{found.reason}"
-        for event_id in (*found.known_by[:2], *(i for i in found.events[::-1] if i not in found.known_by))[:_EACH]:
-            yield from map(_line, self._event(name, event_id))
+        answer = why_sent(self._store, self._views, name, int(about), at)
+        was = "it was " if asked.missing else ""
+        reason = printable(answer.reason, one_line=True)
+        yield f"{_name(name)}, event {about}: {before}{was}{answer.fate}; {reason}"
+        yield _line(answer.event)
+        if answer.summary is not None:
+            yield f"a summary replaced it: {_quoted(answer.summary.content, 4 * _LONG)}"
 
-    def _recalled(self, query: str, ids: Sequence[int] | None, path: str, asked: Asked) -> Iterator[str]:
-        tool = RecallTool(self._store, self._views, asked.conversation, TOKENS_MAX - 200)
-        yield f"{asked.conversation}:"
-        yield tool.recall(query, None if ids is None else [*ids], path)
+    def _recalled(self, query: str, ids: list[int] | None, path: str, asked: Asked) -> Iterator[str]:
+        tool = RecallTool(self._store, self._views, asked.conversation, TOKENS_MAX - 500)
+        yield f"{_name(asked.conversation)}:"
+        yield tool.recall(query, ids, path)
 
     def _knew(self, at: int, asked: Asked) -> Iterator[str]:
         name = asked.conversation
-        view = sent(self._store, name, self._views.at(name, at)).sent
-        rows = [_line(event, _SHORT) for event in view]
-        yield f"{name} at version {at}: {len(rows)} of {at} events were shown, the newest last"
-        room, kept = TOKENS_MAX - 300, list[str]()
-        for row in (*rows[:_NEWEST], *rows[_NEWEST:][::-1]):
-            room -= estimated(row) + 1
-            if room < 0:
-                break
-            kept.append(row)
-        yield from kept[:_NEWEST]
-        if len(kept) < len(rows):
-            yield f"… {len(rows) - len(kept)} between"
-        yield from kept[_NEWEST:][::-1]
+        shown = [*sent(self._store, name, self._views.at(name, at)).sent]
+        first, others = shown[:_NEWEST], shown[_NEWEST:]
+        yield f"{_name(name)} at version {at}: {len(shown)} of {at} events were shown: first"
+        yield from (_line(event, _SHORT) for event in first)
+        yield "and the newest before the others:"
+        yield from (_line(event, _SHORT) for event in reversed(others))
 
-    def _event(self, name: str, event_id: int) -> list[Event]:
+    def _event(self, name: str, event_id: int) -> Iterable[Event]:
         wanted = event_id if event_id >= 0 else summary_of(event_id)
-        return [*self._store.events(name, wanted, wanted + 1)]
+        return self._store.events(name, wanted, wanted + 1)
 
-    # -- all conversations --------------------------------------------------------------------------------------------
+    # -- all conversations ---------------------------------------------------------------------
 
-    def _found(self, query: str) -> str:
-        try:
-            found = search(self._store, query, limit=_HITS, seconds=_SEARCH_S)
-        except InvalidArgument as error:
-            return str(error)
-        lines = [f"{hit.conversation} [{hit.id}] {hit.kind}: {hit.snippet}" for hit in found.hits]
-        lines += [] if found.read == found.conversations else [_unread(found.read, found.conversations)]
-        return _fitted(lines) or "no event of any conversation has that"
+    def _sessions(self, words: str, directory: str, since: str, limit: int) -> Iterator[str]:
+        after, wanted = since and moment_of(since), None
+        if directory:
+            folder = os.path.realpath(os.path.expanduser(directory))
+            wanted = {*in_folder(places(self._store), folder, below=True)}
+        if not words.strip():
+            yield from self._listed(wanted, after, limit)
+            return
+        found = self._search(words, after or None)
+        hits: dict[str, list[Hit]] = {}
+        for hit in found.hits:
+            hits.setdefault(hit.conversation, []).append(hit)
+        named = [name for name in hits if wanted is None or name in wanted]
+        for name in named[: max(1, limit)]:
+            yield f"{len(hits[name])} events, the newest: {_hit_line(hits[name][0])}"
+        yield from _not_searched(found)
 
-    def _with_words(self, words: str, wanted: set[str] | None, after: datetime | None) -> Iterator[str]:
-        found = search(self._store, words, since=after, limit=_HITS, seconds=_SEARCH_S)
-        hits = Counter(hit.conversation for hit in found.hits)
-        snippets = {hit.conversation: hit.snippet for hit in reversed(found.hits)}
-        for name, number in hits.items():
-            if wanted is None or name in wanted:
-                yield f"{name} ({number} events): {_cut(snippets[name], _LINE)}"
-        if found.read < found.conversations:
-            yield _unread(found.read, found.conversations)
+    def _everywhere(self, query: str) -> Iterator[str]:
+        found = self._search(query)
+        yield from map(_hit_line, found.hits)
+        yield from _not_searched(found)
 
-    def _listed(self, wanted: set[str] | None, after: datetime | None, limit: int) -> Iterator[str]:
-        known = self._asking.places()
-        rows = [row for row in self._store.iter_conversations() if row.erased_at is None]
-        rows = [
-            row for row in rows if (wanted is None or row.id in wanted) and (after is None or row.updated_at >= after)
-        ]
-        rows.sort(key=lambda row: row.updated_at, reverse=True)
-        for row, figures in StoredFigures(self._store).of(rows[:limit], whole=False):
-            about, place = figures.overview, known.get(row.id, {})
-            where = " ".join(filter(None, (place.get("program") or about.format, place.get("cwd"))))
-            last, title = (about.last_event_at or "")[:16], _cut(about.title or "", _SHORT)
-            yield f"{row.id}: {about.events or row.version} events, {last}, {where}: {title}"
+    def _search(self, words: str, after: Any = None) -> Searched:
+        return search(self._store, words, since=after, limit=_HITS, seconds=_SEARCH_S)
+
+    def _listed(self, wanted: Collection[str] | None, after: Any, limit: int) -> Iterator[str]:
+        rows = (
+            row
+            for row in self._store.iter_conversations()
+            if row.erased_at is None and (wanted is None or row.id in wanted)
+        )
+        newest = nlargest(min(max(1, limit), _HITS), rows, key=lambda row: row.updated_at)
+        for row, figures in StoredFigures(self._store).of(newest, whole=False):
+            if after and row.updated_at < after:
+                return
+            about = figures.overview
+            attributes = about.attributes or {}
+            program = attributes.get("program") or about.format
+            words = " ".join(filter(None, (attributes.get("cwd"), about.title)))
+            last = (about.last_event_at or "")[:16]
+            events = about.events or row.version
+            yield f"{_name(row.id)}: {program}, {events} events, {last}: {_quoted(words, _LONG)}"
 
 
 def _of_compaction(found: Dropped) -> Iterator[str]:
     action = found.condensation
-    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(map(label, found.events)).most_common())
-    instead = "no summary" if found.summary is None else f"a summary of ≈ {estimated(found.summary.content)} tokens"
+    labels = Counter(map(label, found.events)).most_common()
+    kinds = ", ".join(f"{number} {kind}" for kind, number in labels)
+    summary = "no summary"
+    if found.summary is not None:
+        summary = f"a summary of ≈ {estimated(found.summary.content)} tokens"
     when = "" if action.timestamp is None else f" at {action.timestamp.isoformat(timespec='seconds')}"
-    yield (
-        f"compaction {action.id}{when} dropped {len(found.events)} events (≈ {found.tokens} tokens): {kinds}; "
-        f"{instead} stands for them"
-    )
+    dropped = f"dropped {len(found.events)} events (≈ {found.tokens} tokens)"
+    yield f"compaction {action.id}{when} {dropped}: {kinds}; {summary} stands for them"
     if found.needed:
-        named = ", ".join(f"{term.term} [{term.event}]" for term in found.needed[:_EACH])
-        yield f"  {len(found.needed)} names in no shown event that the agent needed again: {named}"
-    users = [event for event in found.events if isinstance(event, Message) and event.source == "user"]
-    for event in users[-_EACH:]:
-        yield f"  user {_line(event)}"
+        names = _names(found.needed[:_EACH])
+        yield f"  {len(found.needed)} names in no shown event that the agent needed again: {names}"
+    messages = [event for event in found.events if isinstance(event, Message)]
+    asked = [event for event in messages if event.source == "user"]
     errors = [event for event in found.events if isinstance(event, Observation) and event.is_error]
-    for error in errors[-_NEWEST:]:
-        yield f"  error {_line(error)}"
-    again = {term.term for term in found.needed}
-    lost = [term for term in found.terms[::-1] if term.term not in again]
-    if lost:
-        named = ", ".join(f"{term.term} [{term.event}]" for term in lost[: 2 * _EACH])
-        yield f"  {len(found.terms)} names stand in no shown event, among them {named}"
+    lines = [*map(_line, asked[-_EACH:]), *map(_line, errors[-_NEWEST:])]
+    yield from (f"  {line}" for line in lines)
+    others = [term for term in found.terms[::-1] if term.needed_in is None]
+    if others:
+        names = _names(others[: 2 * _EACH])
+        yield f"  {len(found.terms)} names stand in no shown event, among them {names}"
 
 
-def _line(event: Event, length: int = _LINE) -> str:
+def _names(terms: Iterable[DroppedTerm]) -> str:
+    return ", ".join(f"{clipped(term.term, _SHORT)} [{term.event}]" for term in terms)
+
+
+def _line(event: Event, length: int = _LONG) -> str:
     masked = " (masked)" if is_masked(event) else ""
-    return f"[{event.id}] {label(event)}{masked}: {gist(event, length)}"
+    return f"[{event.id}] {label(event)}{masked}: {_quoted(gist(event, length), length)}"
 
 
-def _cut(text: str, length: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+def _hit_line(hit: Hit) -> str:
+    return f"{_name(hit.conversation)}, event {hit.id}, {hit.kind}: {_quoted(hit.snippet, _LONG)}"
 
 
-def _fitted(lines: Sequence[str]) -> str:
-    """Return as many lines as an answer may have."""
-    text = "\n".join(lines)
-    if estimated(text) <= TOKENS_MAX:
-        return text
-    kept, room = list[str](), TOKENS_MAX - 60
-    for line in lines:
-        room -= estimated(line) + 1
-        if room < 0:
-            break
-        kept.append(line)
-    return "\n".join([*kept, f"… {len(lines) - len(kept)} more; ask for a narrower part"])
+def _not_searched(found: Searched) -> Iterator[str]:
+    if found.read < found.conversations or found.unread:
+        read = f"{found.read} of {found.conversations} conversations were searched"
+        yield f"{read}, and {len(found.unread)} parts could not be read"
 
 
-def _unread(read: int, conversations: int) -> str:
-    return f"only {read} of {conversations} conversations were read: `foldlog search --all` reads all"
+def _name(conversation: str) -> str:
+    is_plain = conversation.isascii() and conversation.isprintable() and " " not in conversation
+    return f"conversation {conversation if is_plain else json.dumps(conversation)}"
 
 
-def _real(directory: str) -> str:
-    return str(Path(directory).expanduser().resolve())
+def _quoted(text: str, length: int) -> str:
+    """Return a text of the past on one line, in quotation marks that it cannot end."""
+    text = printable(" ".join(text.split()), one_line=True)
+    return json.dumps(clipped(text, length), ensure_ascii=False)
+
+
+def _answer(lines: Iterable[str]) -> str:
+    """Return as many of the first lines as an answer may have."""
+    answer, room, left = list[str](), TOKENS_MAX - 60, 0
+    try:
+        for line in lines:
+            room -= estimated(line) + 1
+            if room >= 0:
+                answer.append(line)
+            else:
+                left += 1
+    except (EventStoreError, ValueError) as error:
+        return f"cannot be answered: {_quoted(str(error), _ERROR_MAX)}"
+    if left:
+        answer.append(f"… {left} more; ask for a narrower part")
+    return "\n".join(answer) or "nothing matches"

@@ -1,7 +1,7 @@
 """Decide which requests the server answers: those with its token, for an expected host name.
 
 A page on another site can make a browser send requests to this machine. But it does not know the token, the browser
-does not send the cookie with its requests, and a foreign name that points here is refused.
+names its origin, which is refused, and so is a foreign name that points here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection
 from hmac import compare_digest
 from urllib.parse import urlencode
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,7 +87,7 @@ class Access:
             return (400, "this server is not known by that name; start it with --allow-host NAME")
         if request.method not in ("GET", "HEAD") and not (path == _MCP and request.method in ("POST", "DELETE")):
             return (405, "this server only reads: use GET")
-        if headers.get("sec-fetch-site") == "cross-site" and path.startswith(("/api/", _MCP)):
+        if path.startswith(("/api/", _MCP)) and _is_of_another_page(headers):
             return (403, "a page of another site may not send requests to this server")
         if self._token is not None and path != "/healthz" and not self._has_token(request):
             return (401, "a token is needed: open the address that 'foldlog serve' printed")
@@ -108,6 +109,17 @@ class Access:
     def _has_token(self, request: Request) -> bool:
         assert self._token is not None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        of_header, of_cookie = bearer if scheme.lower() == "bearer" else None, request.cookies.get(self._cookie)
-        given = (request.query_params.get("token"), of_header, of_cookie)
-        return any(one is not None and compare_digest(one.encode(), self._token.encode()) for one in given)
+        tokens = [bearer if scheme.lower() == "bearer" else None]
+        if request.scope["path"] != _MCP:  # whose clients are programs
+            tokens += [request.query_params.get("token"), request.cookies.get(self._cookie)]
+        given = [token.encode() for token in tokens if token is not None]
+        return any(compare_digest(token, self._token.encode()) for token in given)
+
+
+def _is_of_another_page(headers: Headers) -> bool:
+    """Return whether a browser says that a page of another origin sends this: at another port too, to which the browser
+    sends the cookie.
+    """
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return True
+    return any(origin.partition("://")[2] != headers["host"] for origin in headers.getlist("origin"))

@@ -102,7 +102,7 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
     in_base64 = {"document in base64", "file of bytes", "file of a URL"}
     assert in_base64 < parts.keys(), "no search of the store looks into these"
     assert found.startswith(f"{len(parts) + 1 - len(in_base64)} events found")
-    assert "[search_result]\nT\nhttps://x" in tool.recall(ids=[first + 2])
+    assert "[search_result]\n  T\n  https://x" in tool.recall(ids=[first + 2])
 
 
 def test_events_that_do_not_fit_are_named_by_their_ids(history):

@@ -48,12 +48,14 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     assert (fact["is_known"], fact["by"] is not None) == (False, True)
     assert re.search(r"condensation \d+ forgot it; its summary does not contain it", fact["reason"])
     before = len(model.requests)
-    # Claude Code starts a server before it knows which session it goes on with: its hook has told the model the id.
-    of = {"conversation": conversation} if program.name == "claude-code" else {}
-    asked = {"dropped": of, "why": {"about": WORD, **of}, "recall": {"query": "word", **of}}
-    model.answers = [*asked.items(), "end"]
+    # No server knows which session asks: Claude Code starts it before it knows with which one it goes on.
+    of = {"conversation": conversation}
+    asked = [("dropped", of), ("why", {"about": WORD, **of}), ("recall", {"query": "word", **of}), ("dropped", {})]
+    model.answers = [*asked, "end"]
     program.say("Look it up.")
-    dropped, why, recalled = [*answers_in(model.requests[before:])][-3:]
+    dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
+    assert "Give the id of your conversation" in listed
+    assert conversation in listed
     assert f"compaction {fact['by']} at " in dropped
     assert f"condensation {fact['by']} forgot it; its summary does not contain it" in why
     assert f"The word is {WORD}." in recalled
@@ -77,4 +79,4 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
             program.say("Look it up.")
             told = "".join(answers_in(program.model.requests[before:]))
             assert f"I am {other.name}." not in told
-            assert "is known, by event" in told or "give its id" in told
+            assert "is known, by event" in told or "Give the id of your conversation" in told

@@ -125,7 +125,7 @@ def _tools(store: Store) -> MountedTools | None:
 
     may_import = store.path is None or os.access(store.path, os.W_OK)
     answers = Answers(store, Asking(store, {}, None, may_import=may_import))
-    return mounted(lambda: answers)
+    return mounted(answers)
 
 
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)

@@ -28,4 +28,4 @@ def run(db: Db = DEFAULT_DB) -> None:
     with program_store(db) as store:
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
         answers = Answers(store, Asking(store, os.environ, folder, may_import=True))
-        server(lambda: answers).run("stdio")
+        server(answers).run("stdio")
