@@ -17,9 +17,11 @@ from benchmarks.opening import round_of_ours
 from benchmarks.prepared import prepared
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
-from foldlog.eventstore import Action, CondensationAction, Event, Message, codec
+from foldlog.eventstore import Action, CondensationAction, Event, Message, codec, summary_id
 from foldlog.eventstore.codec_json import Undecodable
 
+_SCATTERED = 150
+_STACKED = 100
 _TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 
 Made = Callable[[], Iterator[Event]]
@@ -46,21 +48,24 @@ def scattered(intervals: int) -> Iterator[Event]:
 
 
 def scattering(condensations: int) -> Iterator[Event]:
-    """Condensations that each forget two of the last three events, so that each leaves one more interval."""
-    event_id = 0
-    for _ in range(condensations):
-        yield from map(said, range(event_id, event_id + 3))
-        yield forgot(event_id + 3, [event_id, event_id + 2])
-        event_id += 4
+    """Condensations that each leave one more interval, of twelve events, and forget the oldest one that a model's
+    window no longer holds.
+    """
+    for nth in range(condensations):
+        first = 13 * nth
+        yield from map(said, range(first, first + 12))
+        oldest = [13 * (nth - _SCATTERED) + 1] if nth >= _SCATTERED else []
+        yield forgot(first + 12, [*oldest, first, *range(first + 2, first + 12)])
 
 
 def stacked(summaries: int) -> Iterator[Event]:
-    """Condensations that each put a summary beside all the earlier ones."""
-    event_id = 0
+    """Condensations that each put a summary beside the earlier ones; the oldest goes that a window no longer holds."""
     for nth in range(summaries):
-        yield from map(said, range(event_id, event_id + 2))
-        yield forgot(event_id + 2, [event_id, event_id + 1], summary=f"{nth}: {_TEXT}", offset=nth)
-        event_id += 3
+        first = 13 * nth
+        yield from map(said, range(first, first + 12))
+        oldest = [summary_id(13 * (nth - _STACKED) + 12)] if nth >= _STACKED else []
+        forgotten = [*oldest, *range(first, first + 12)]
+        yield forgot(first + 12, forgotten, summary=f"{nth}: {_TEXT}", offset=min(nth, _STACKED - 1))
 
 
 def whole(events: int) -> Iterator[Event]:
@@ -137,8 +142,8 @@ def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
 
 _CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (
     ("scattered", "1,000 scattered intervals", scattered, 1_000),
-    ("scattering", "1,000 condensations that leave scattered ids", scattering, 1_000),
-    ("stacked", "5,000 stacked summaries", stacked, 5_000),
+    ("scattering", f"1,000 condensations that leave {_SCATTERED} scattered ids", scattering, 1_000),
+    ("stacked", f"1,000 condensations and {_STACKED} stacked summaries", stacked, 1_000),
 )
 QUESTIONS = [
     Question("decode a hostile body of 800 KB", "ms CPU", 4.0, "at most", decoding, raw="8 of 100 KB"),

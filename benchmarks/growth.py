@@ -127,14 +127,14 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
             events.append(its_key + _fields(*columns, bigint(position)))
             position += 1
         records += [
-            _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), packed(base), body,
+            _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), body,
                     _smallint(encoding), _integer(check))
-            for version, code, base, body, encoding, check, _ in template.records(name)
+            for version, code, body, encoding, check, _ in template.records(name)
         ]  # fmt: skip
     for table, columns, rows in (
         ("conversations", ("key", "id", "visible", "created_at", "salt"), conversations),
         ("events", ("conversation", "id", "kind", "shown", "structural", "meta", "body", "position"), events),
-        ("records", ("conversation", "projection", "version", "code", "base", "body", "encoding", "checksum"), records),
+        ("records", ("conversation", "projection", "version", "code", "body", "encoding", "checksum"), records),
     ):  # fmt: skip
         begin = struct.pack("!h", len(columns))
         statement = f"COPY {schema}.{table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"

@@ -64,6 +64,6 @@ def _audit(reading: ReadTransaction, progress: Progress | None) -> Audit:
 def _problem(stored: Record, made: Record) -> str | None:
     if stored.code != CODE:
         return f"it was made by version {stored.code} of the fold; this is version {CODE}"
-    if (stored.base, stored.body) != (made.base, made.body):
+    if stored.body != made.body:
         return "it differs from the fold of the log"
     return None

@@ -174,11 +174,9 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
     return [0] if len(rows) == 1 else [place for place, row in enumerate(rows) if unsound(seed, (row,))]
 
 
-def record_checksum(
-    seed: int, projection: str, version: int, code: int, base: int | None, body: bytes, encoding: int
-) -> int:
+def record_checksum(seed: int, projection: str, version: int, code: int, body: bytes, encoding: int) -> int:
     """Return the checksum of a projection's record for one version, with ``body`` as it is stored."""
-    fields = f"{projection} {version} {code} {base} {encoding} "
+    fields = f"{projection} {version} {code} {encoding} "
     return crc32(body, crc32(utf8(fields), seed))
 
 

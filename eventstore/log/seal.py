@@ -124,7 +124,7 @@ _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
 
-_record_columns = struct.Struct(">5q").pack
+_record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack
 _length = struct.Struct(">I").pack
 
@@ -280,19 +280,19 @@ class RowCodec(NamedTuple):
     def decoded_record(self, projection: str, record: Record) -> Record | None:
         """Return the record as it was put, without checksum; None if the stored bytes were changed."""
         try:
-            if record.checksum != record_checksum(checksum_seed(self.conversation), projection, *record[:5]):
+            if record.checksum != record_checksum(checksum_seed(self.conversation), projection, *record[:4]):
                 return None
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
             return None
-        return None if body is None else _new(Record, (*record[:3], body, PLAIN, 0, ""))
+        return None if body is None else _new(Record, (*record[:2], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
         """Return a record as it is stored."""
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
             record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
-        return record._replace(checksum=record_checksum(checksum_seed(self.conversation), projection, *record[:5]))
+        return record._replace(checksum=record_checksum(checksum_seed(self.conversation), projection, *record[:4]))
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
         key, body = self.data_key, record.body
@@ -358,8 +358,7 @@ def _place_of_attachment(name: bytes, encoding: int) -> bytes:
 
 
 def _place_of_record(projection: str, record: Record) -> bytes:
-    base = -1 if record.base is None else record.base
-    columns = _record_columns(record.version, record.code, record.base is not None, base, record.encoding)
+    columns = _record_columns(record.version, record.code, record.encoding)
     return b"record\0%b%b" % (columns, _named(projection))
 
 

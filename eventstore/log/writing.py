@@ -276,7 +276,7 @@ _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
     """List a conversation as this transaction leaves it, with its present attributes."""
     pairs = pairs_of(attributes or {})
-    records = [Record(writing.version, _CODE, None, _encode(attributes))] if attributes else ()
+    records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
     digests = digests_of(pairs, writing.database.settings.keys, writing.found.key_id)
     writing.list_as(writing.version, dict.fromkeys([EVERY, *digests]))

@@ -474,7 +474,7 @@ class Transaction(Reader):
         if replace_all:
             self._write("delete_records", projection, key)
         for record in records:
-            self._write("put_record", projection, key, *record[:6])
+            self._write("put_record", projection, key, *record[:5])
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
         """Set when the conversation was active last, the version at which it is listed, and the digests of its

@@ -345,13 +345,11 @@ class Conversation(NamedTuple):
 
 class Record(NamedTuple):
     """A record that a projection keeps for one version of a conversation. ``code`` is the version of the projection's
-    code; ``base`` is the version of the record that this one builds on, if it does not stand alone. ``encoding`` and
-    ``checksum`` have the same meaning as in a ``Row``.
+    code. ``encoding`` and ``checksum`` have the same meaning as in a ``Row``.
     """
 
     version: int
     code: int
-    base: int | None
     body: bytes
     encoding: int = 0
     checksum: int = 0
@@ -418,7 +416,7 @@ def as_record(columns: Sequence[Any]) -> Record:
     ``StoreDamaged`` where its version is not a number; other columns have a checksum.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
-    return _new(Record, (*columns[:6], as_text(columns[6]) if len(columns) > 6 else ""))
+    return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
 
 
 @lru_cache(1_000)  # there are few kinds and many rows

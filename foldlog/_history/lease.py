@@ -356,7 +356,7 @@ class LeaseBlock:
     def _keep(self, transaction: Transaction) -> None:
         ttl = int(self._ttl_s * 1e6)
         row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
-        record = _CODEC.encoded_record(self._name, Record(1, _CODE, None, msgspec.json.encode(row)))
+        record = _CODEC.encoded_record(self._name, Record(1, _CODE, msgspec.json.encode(row)))
         transaction.put_records(_OF_THE_STORE, self._name, [record], replace_all=True)
         self.lease.until = row.ends
 

@@ -308,8 +308,7 @@ class AuditTables(Derived[AuditRow]):
             after = known.fetchone()[0] or 0
             made = self.store.query(conversation, lambda reading: list(reading.records(PROJECTION, after)))
             revisions = [
-                {"conversation": name, "version": r.version, "code": r.code, "base": r.base, "bytes": len(r.body)}
-                for r in made
+                {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)} for r in made
             ]
             table_of(self._database, "revisions").insert_all(revisions, replace=True)
         described = {

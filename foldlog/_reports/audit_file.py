@@ -43,7 +43,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
         ("conversation", "id"),
     ),
     "revisions": (
-        {"conversation": str, "version": int, "code": int, "base": int, "bytes": int},
+        {"conversation": str, "version": int, "code": int, "bytes": int},
         ("conversation", "version"),
     ),
     "damaged": ({"conversation": str, "id": int, "problem": str}, ("conversation", "id")),

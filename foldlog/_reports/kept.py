@@ -115,7 +115,7 @@ class KeptBeside:
                     row, value = new[name]
                     now = found.version, (found.head or b"").hex(), found.redactions
                     if now == (row.version, row.head, row.redactions):
-                        record = Record(row.version, self._code, None, json.dumps(value).encode())
+                        record = Record(row.version, self._code, json.dumps(value).encode())
                         writing = WriteTransaction(transaction, found, database)
                         writing.put_records(self._projection, [record], replace_all=True)
                         writing.end()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
 
 from foldlog.eventstore import Event, ReadTransaction, Retraction
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, Record, is_structural
+from foldlog.eventstore.inside import Record, is_structural
+from foldlog.projections.intervals import normalize
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.revision import (
     EMPTY_FOLD,
@@ -22,14 +22,11 @@ from foldlog.projections.stored.revision import (
 from foldlog.projections.stored.revision_codec import (
     CODE,
     PROJECTION,
-    Base,
     Revision,
     UnreadableRevision,
     decode_revision,
     encode_revision,
 )
-
-_id = attrgetter("id")
 
 Progress = Callable[[int, int], None]
 """A function that is told how many events of how many are done."""
@@ -59,7 +56,7 @@ class StoredPast:
             folded = further
         return folded
 
-    def revision_at(self, version: int) -> tuple[int, Revision, Base | None] | None:
+    def revision_at(self, version: int) -> tuple[int, Revision] | None:
         found = stored_revision(version, self)
         return None if found is None or any(self._reading.structural_events(found[0], version)) else found
 
@@ -115,27 +112,27 @@ def load_revision(reading: ReadTransaction, version: int, past: StoredPast) -> t
     Return the fold, and the revisions that are missing in between; None where the conversation has no revision that
     this code made and can read. Cost: one ranged read, of the events that the revision keeps and of those since.
     """
-    stored_at, revision, base = stored_revision(version, past) or (0, None, None)
-    if revision is None or base is None:
+    found = stored_revision(version, past)
+    if found is None or found[0] == 0:
         return None
+    stored_at, revision = found
     try:
-        return _load(reading, stored_at, revision, base, min(version, stored_at + CHUNK), past)
+        return _load(reading, stored_at, revision, min(version, stored_at + CHUNK), past)
     except UnreadableRevision:
         return None  # it is rebuilt from the log; an audit says where that was needed
 
 
-def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base | None] | None:
-    """Return the last revision at or before a version, with its own version and the base for the next one. Before the
-    first structural event it is an empty one, of version 0. None where the stored one is of another code or unreadable.
+def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
+    """Return the last revision at or before a version, with its own version. Before the first structural event it is an
+    empty one, of version 0. None where the stored one is of another code or unreadable.
     """
     record = past.record_at(version)
     if record is None:
-        return 0, Revision(), None
+        return 0, Revision()
     if record.code != CODE:
         return None
-    base = None if record.base is None else past.record_at(record.base)
     try:
-        return (record.version, *decode_revision(record, base))
+        return record.version, decode_revision(record)
     except UnreadableRevision:
         return None
 
@@ -146,7 +143,7 @@ def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
     if now is None or earlier is None:
         return None
     revision = returned(now[1], earlier[1], earlier[0], target(retraction))
-    return encode_revision(retraction.id + 1, revision, now[2])[0]
+    return encode_revision(retraction.id + 1, revision)
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
@@ -156,26 +153,20 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 
 
 def _load(
-    reading: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
+    reading: ReadTransaction, version: int, revision: Revision, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    wanted = intervals_of(spanned(revision.kept, version - 1, stop))  # its own event most often brought the summary
-    events = reading.flagged_events(wanted)
-    since = bisect_left(events, version, key=_id)
-    kept, structural = events[:since], list[Event]()
-    if not MAY_BE_STRUCTURAL.isdisjoint(map(type, kept)):
-        structural = [event for event in kept if is_structural(event)]
-        kept = [event for event in kept if not is_structural(event)]
-    folded = from_revision(version, revision, base, kept, list(_named(reading, revision, structural)))
-    return fold_on(folded, events[since:], stop, past)
-
-
-def _named(reading: ReadTransaction, revision: Revision, there: Sequence[Event]) -> Iterator[Event]:
-    """Return the condensations whose summaries a revision shows. Cost: those that are not ``there``, and one read for
-    each run of neighbouring ids.
-    """
-    known = {event.id: event for event in there}
-    for first, last in named_condensations(revision):
-        if first != last:
-            yield from reading.structural_events(first, last + 1)
+    kept = intervals_of(spanned(revision.kept, version, stop))
+    named = ((condensation, condensation) for condensation in named_condensations(revision))
+    events = reading.flagged_events(normalize([*kept, *named]))
+    shown: list[Event] = []
+    structural: list[Event] = []
+    since: list[Event] = []
+    for event in events:
+        if event.id >= version:
+            since.append(event)
+        elif is_structural(event):
+            structural.append(event)
         else:
-            yield from (known[first],) if first in known else reading.events(first, first + 1)
+            shown.append(event)
+    folded = from_revision(version, revision, shown, structural)
+    return fold_on(folded, since, stop, past)

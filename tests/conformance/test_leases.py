@@ -293,7 +293,7 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operat
 
 def test_a_damaged_lease_is_none(workers, recorder):
     one, other = workers(), workers()
-    damaged = Record(1, 1, None, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
+    damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with one.lease():
         recorder.transact(lambda transaction: transaction.put_records(0, _name_of("c", 0), [damaged], replace_all=True))
         with pytest.raises(LeaseTaken):

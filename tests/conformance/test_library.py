@@ -180,7 +180,7 @@ class Heard(TrackingView):
             self.track(transaction, tracking)
             record = self.record_at(transaction, "heard", 1)
             total = int(record.body) if record else 0
-            self.put_records(transaction, "heard", [Record(1, 1, None, b"%d" % (total + characters))])
+            self.put_records(transaction, "heard", [Record(1, 1, b"%d" % (total + characters))])
 
         self.recorder.transact(work)
 

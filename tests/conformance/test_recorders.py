@@ -145,7 +145,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
         transaction.insert(key, [row(2)])
         transaction.begin(Beginning("c2", 1, SALT))
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
-        transaction.put_records(key, "views", [Record(1, 1, None, b"x")])
+        transaction.put_records(key, "views", [Record(1, 1, b"x")])
         transaction.set_value("tracking app", str(1))
         transaction.replace_rows(key, [rows[1].with_fields(structural=False, body=b"other")])
         transaction.erase(key, Erasure(7, "", 2, b""))
@@ -259,7 +259,7 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
     recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
-    recorder.transact(lambda transaction: transaction.put_records(key, "views", [Record(1, 1, None, b"x")]))
+    recorder.transact(lambda transaction: transaction.put_records(key, "views", [Record(1, 1, b"x")]))
     while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
@@ -294,7 +294,7 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
 
 def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     key = begin(recorder, "c1", [row(0)])
-    records = [Record(version, 1, None if version == 3 else 3, b"%d" % version) for version in (3, 7, 9)]
+    records = [Record(version, 1, b"%d" % version) for version in (3, 7, 9)]
     recorder.transact(lambda transaction: transaction.put_records(key, "views", records))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 2) is None
@@ -304,7 +304,7 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
         assert record_at(reader, "other", key, 1_000) is None
         assert list(reader.records(key, "views", 3, 10)) == records[1:]
         assert list(reader.records(key, "views", 0, 2)) == records[:2]
-    replaced = Record(7, 2, None, b"new")
+    replaced = Record(7, 2, b"new")
     recorder.transact(lambda transaction: transaction.put_records(key, "views", [replaced]))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 8) == replaced
@@ -410,7 +410,7 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
     def beside(transaction: Transaction) -> None:
         for k in (key, other):
             transaction.remember(k, "turn-1", RecalledKey(0, 1))
-            transaction.put_records(k, "views", [Record(1, 1, None, b"x")])
+            transaction.put_records(k, "views", [Record(1, 1, b"x")])
 
     recorder.transact(beside)
     receipt = erase(recorder, key)

@@ -423,7 +423,7 @@ class CountsCondensations:
 
     def project(self, snapshot: WriteTransaction, events: object) -> None:
         count = sum(1 for _ in snapshot.structural_events())
-        snapshot.put_records("counts", [Record(snapshot.version, 1, None, b"%d" % count)])
+        snapshot.put_records("counts", [Record(snapshot.version, 1, b"%d" % count)])
         if self.fail:
             raise RuntimeError("the projection failed")
 
@@ -434,7 +434,7 @@ def test_an_inline_projection_is_written_with_the_structural_events(store: Store
     store.append("c1", [CondensationRequest(), said("b")], expected_version=1)
     store.append("c1", said("c"), expected_version=3)
     with reading(store, "c1") as snapshot:
-        assert list(snapshot.records("counts")) == [Record(3, 1, None, b"1")]
+        assert list(snapshot.records("counts")) == [Record(3, 1, b"1")]
         assert snapshot.version == 4
 
 
@@ -464,7 +464,7 @@ def test_an_inline_projection_sees_a_staged_import(store: Store):
     store.register(CountsCondensations())
     store.ingest("c1", [*HISTORY[:1_200], CondensationRequest(), *HISTORY[1_201:]])
     with reading(store, "c1") as snapshot:
-        assert list(snapshot.records("counts")) == [Record(2_000, 1, None, b"1")]
+        assert list(snapshot.records("counts")) == [Record(2_000, 1, b"1")]
 
 
 def test_a_snapshot_reads_one_moment(store: Store):

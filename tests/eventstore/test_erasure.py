@@ -48,7 +48,7 @@ class Keeper:
 
     def project(self, snapshot: WriteTransaction, events: object) -> None:
         text = SECRET if snapshot.conversation == "secret" else OTHER
-        snapshot.put_records("keeper", [Record(snapshot.version, 1, None, text)])
+        snapshot.put_records("keeper", [Record(snapshot.version, 1, text)])
 
 
 def fill(url: str, keys: KeyRing | None = None, count: int = 300) -> None:

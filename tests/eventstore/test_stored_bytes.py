@@ -283,10 +283,10 @@ def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path)
             ).fetchall():
                 place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
                 assert proof is None if start < until else proved(data_key, proof, place)
-            for projection, version, code, base, encoding, body in connection.execute(
-                "SELECT projection, version, code, base, encoding, body FROM records WHERE conversation = ?", (key,)
+            for projection, version, code, encoding, body in connection.execute(
+                "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?", (key,)
             ).fetchall():
-                columns = struct.pack(">5q", version, code, base is not None, -1 if base is None else base, encoding)
+                columns = struct.pack(">3q", version, code, encoding)
                 place = b"record\0" + columns + struct.pack(">I", len(projection)) + projection + name
                 assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
                 read += 1
@@ -315,12 +315,12 @@ def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: 
     fill(tmp_path / "store.db")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         records = connection.execute(
-            "SELECT c.id, r.projection, r.version, r.code, r.base, r.encoding, r.body, r.checksum FROM records r "
+            "SELECT c.id, r.projection, r.version, r.code, r.encoding, r.body, r.checksum FROM records r "
             "JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'"
         ).fetchall()
     assert len(records) == 2
-    for name, projection, version, code, base, encoding, body, written in records:
-        fields = f"{projection} {version} {code} {base} {encoding} ".encode()
+    for name, projection, version, code, encoding, body, written in records:
+        fields = f"{projection} {version} {code} {encoding} ".encode()
         assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name.encode())))
 
 

@@ -144,7 +144,7 @@ def make_checksums_right(connection: sqlite3.Connection) -> None:
             continue
         connection.execute("UPDATE events SET meta = ? WHERE position = ?", (right.meta, position))
     for key, *columns in connection.execute(
-        "SELECT conversation, projection, version, code, base, body, encoding FROM records"
+        "SELECT conversation, projection, version, code, body, encoding FROM records"
     ).fetchall():
         checksum = hash_chain.record_checksum(hash_chain.checksum_seed(str(names.get(key))), *columns)
         place = (checksum, key, *columns[:2])

@@ -209,7 +209,7 @@ class Holder:
         self.held, self.release = threading.Event(), threading.Event()
 
     def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
-        snapshot.put_records("holder", [Record(snapshot.version, 1, None, b"")])
+        snapshot.put_records("holder", [Record(snapshot.version, 1, b"")])
         assert snapshot.record_at("holder", 9) is not None  # a question: what was written before is sent
         self.held.set()
         self.release.wait()

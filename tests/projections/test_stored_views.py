@@ -251,18 +251,6 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     assert ids(views.at("c", 3)) == [1]
 
 
-def test_a_revision_without_its_base_is_stored_again_with_it(store: Store):
-    store.register(Views(store))
-    append(store, *said(*"a" * 600), forget(*range(0, 600, 2)), forget(1))
-    with reading(store, "c") as snapshot:
-        base, delta = snapshot.records(PROJECTION)
-    assert (base.base, delta.base) == (None, 601)
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [delta], replace_all=True))
-    store.register(Views(store))
-    append(store, CondensationRequest())
-    assert (audit(store, "c").missing, audit(store, "c").findings) == (0, ())
-
-
 def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -441,7 +429,7 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
     with reading(store, "c") as snapshot:
         assert snapshot.version == 5
-    record = Record(4, CODE, None, body)
+    record = Record(4, CODE, body)
     store.project("c", lambda writable: writable.put_records(PROJECTION, [record]))
     assert [finding.version for finding in audit(store, "c").findings] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]

@@ -194,7 +194,6 @@ CREATE TABLE {schema}.records (
     projection   bytea NOT NULL,
     version      bigint NOT NULL,
     code         bigint NOT NULL,
-    base         bigint,
     checksum     integer NOT NULL,
     encoding     smallint NOT NULL,
     body         bytea {lz4} NOT NULL,

@@ -184,7 +184,7 @@ id, meta, body
 
 -- Checksums are unsigned.
 -- part: record
-version, code, base, body, encoding, checksum::bigint & 4294967295
+version, code, body, encoding, checksum::bigint & 4294967295
 
 -- name: rows
 SELECT {row}
@@ -268,7 +268,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
 
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
-       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
+       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM (
     SELECT * FROM {schema}.listed d
     WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (
@@ -344,7 +344,7 @@ WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::big
 -- name: records_of
 SELECT DISTINCT ON (c.key) c.id, c.sealed_key IS NOT NULL,
        greatest((SELECT max(id) + 1 FROM {schema}.events WHERE conversation = c.key), c.parent_version, 0),
-       r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
+       r.version, r.code, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM {schema}.conversations c
 LEFT JOIN {schema}.records r ON r.conversation = c.key AND r.projection = $1::bytea
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea AND c.id <= $3::bytea
@@ -538,10 +538,10 @@ UPDATE {schema}.idempotency_keys SET proof = $1::bytea
 WHERE conversation = $2::bigint AND sha256(key) = sha256($3::bytea)
 
 -- name: put_record
-INSERT INTO {schema}.records (projection, conversation, version, code, base, body, encoding, checksum)
-VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bigint, $8::bigint::bit(32)::integer)
+INSERT INTO {schema}.records (projection, conversation, version, code, body, encoding, checksum)
+VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint::bit(32)::integer)
 ON CONFLICT (conversation, projection, version) DO UPDATE
-SET code = excluded.code, base = excluded.base, body = excluded.body, encoding = excluded.encoding,
+SET code = excluded.code, body = excluded.body, encoding = excluded.encoding,
     checksum = excluded.checksum
 
 -- name: delete_records

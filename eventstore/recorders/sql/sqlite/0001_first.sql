@@ -164,7 +164,6 @@ CREATE TABLE records (
     projection   TEXT NOT NULL,
     version      INTEGER NOT NULL,
     code         INTEGER NOT NULL,
-    base         INTEGER,
     encoding     INTEGER NOT NULL,
     checksum     INTEGER NOT NULL,
     body         BLOB NOT NULL,

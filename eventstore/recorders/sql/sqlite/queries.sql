@@ -292,7 +292,7 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        (SELECT typeof(value) = 'integer' FROM store WHERE name = 'positions_given')
 
 -- name: newest_records
-SELECT r.version, r.code, r.base, r.body, r.encoding, r.checksum, r.projection
+SELECT r.version, r.code, r.body, r.encoding, r.checksum, r.projection
 FROM (
     SELECT conversation, projection, max(version) AS version FROM records WHERE conversation = ? GROUP BY projection
 ) newest
@@ -300,17 +300,17 @@ JOIN records r USING (conversation, projection, version)
 ORDER BY r.projection LIMIT ?
 
 -- name: records_back
-SELECT version, code, base, body, encoding, checksum FROM records
+SELECT version, code, body, encoding, checksum FROM records
 WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT ?
 
 -- name: records
-SELECT version, code, base, body, encoding, checksum FROM records
+SELECT version, code, body, encoding, checksum FROM records
 WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version > ? ORDER BY version LIMIT ?
 
 -- name: records_of
 SELECT c.id, c.sealed_key IS NOT NULL,
        max(coalesce((SELECT max(id) + 1 FROM events WHERE conversation = c.key), 0), coalesce(c.parent_version, 0)),
-       r.version, r.code, r.base, r.body, r.encoding, r.checksum
+       r.version, r.code, r.body, r.encoding, r.checksum
 FROM conversations c
 LEFT JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT) AND r.version = (
     SELECT max(version) FROM records WHERE conversation = r.conversation AND projection = r.projection
@@ -318,8 +318,8 @@ LEFT JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT)
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT) AND c.id <= CAST(? AS TEXT)
 
 -- name: put_record
-INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body, encoding, checksum)
-VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO records (projection, conversation, version, code, body, encoding, checksum)
+VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
 
 -- name: forget_records
 DELETE FROM records WHERE conversation = ?
@@ -341,7 +341,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
 
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
-       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.base, r.body, r.encoding, r.checksum
+       r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.body, r.encoding, r.checksum
 FROM listed d
 CROSS JOIN listing l ON l.conversation = d.conversation
 CROSS JOIN conversations c ON c.key = d.conversation
