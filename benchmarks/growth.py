@@ -74,7 +74,7 @@ class Template:
     def records(self, name: str) -> Iterator[Record]:
         seed = checksum_seed(name)
         for one in self._records:
-            yield one._replace(checksum=record_checksum(seed, PROJECTION, *one[:5]))
+            yield one._replace(checksum=record_checksum(seed, PROJECTION, *one[:4]))
 
 
 # -- fill a store ------------------------------------------------------------------------------------------------------
