@@ -896,14 +896,23 @@ class LogDocument(OfVersion, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
 
 
+class UnreadEventDocument(Document, frozen=True, kw_only=True):
+    """An event that cannot be read, and why."""
+
+    event: int
+    problem: str
+
+
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
     "sent" to the model whole, "masked", "shortened", "hidden", "unknown", "pending" or "unsent". ``sent_events``
-    and ``sent_summaries`` are those of a list; null where what is sent is not known.
+    and ``sent_summaries`` are those of a list; null where what is sent is not known. The View is made without the
+    ``damaged`` events.
     """
 
     ids: tuple[int, ...]
     unhandled_condensation_request: bool
+    damaged: tuple[UnreadEventDocument, ...] = ()
     sent_events: int | None
     sent_summaries: int | None
     summaries: tuple[SummaryDocument, ...]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from foldlog._cli import terminal
 from foldlog._kinds import label
+from foldlog._reports.unreadable import DAMAGED
 from foldlog._values import parsed
 from foldlog._words import gist
 from foldlog._words.texts import thinking_texts
@@ -25,6 +26,7 @@ STYLES = {
     "action": "cyan",
     "observation": "default",
     "error": "red",
+    "damaged": "bold red",
     "environment": "dim",
     "annotation": "dim",
     "documents": "dim",
@@ -44,6 +46,11 @@ def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the begin of an event's line, for ``PrintedLines``: its id and its kind."""
     kind = label(event)
     return (f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
+
+
+def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the begin of the line for an event that cannot be read."""
+    return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", STYLES[DAMAGED])
 
 
 def event_line(event: Event, width: int) -> str:

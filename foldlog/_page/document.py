@@ -29,6 +29,7 @@ from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.savings import saving_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._reports.spending import total_of
+from foldlog._reports.unreadable import DAMAGED, logged, placeholder, problems_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
@@ -38,6 +39,7 @@ from foldlog.eventstore import (
     Border,
     CondensationAction,
     CondensationRequest,
+    CorruptEvent,
     Event,
     Logged,
     Observation,
@@ -65,13 +67,15 @@ class PageFold:
     def __init__(
         self, store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None
     ) -> None:
-        def known(read: ReadTransaction) -> tuple[list[int], tuple[Border, ...], int, int]:
-            retractions = (event for event in read.structural_events() if isinstance(event, Retraction))
-            return [target(event) for event in retractions], read.lineage, read.redactions, read.key
+        def known(read: ReadTransaction) -> tuple[tuple[Border, ...], int, int]:
+            return read.lineage, read.redactions, read.key
 
-        targets, self.borders, self.redactions, self.key = store.query(conversation, known)
+        targets = _versions_returned_to(store, conversation)
+        self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
         self.gists: list[str] = []
+        self.problems: dict[int, str] = {}
+        """Why an event cannot be read, by its id."""
         self._in_own_ids = in_own_ids(store, conversation)
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
@@ -92,12 +96,20 @@ class PageFold:
     def version(self) -> int:
         return self._fold.version
 
-    def take(self, logged: Iterable[Logged]) -> None:
-        """Take the next events. Raises what ``LifetimesFold.take`` raises."""
-        self._fold.take(self._noted(logged))
+    def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
+        """Take the next events, and the errors in the place of those that cannot be read. Raises what
+        ``LifetimesFold.take`` raises.
+        """
+        self._fold.take(self._noted(found))
 
-    def _noted(self, logged: Iterable[Logged]) -> Iterator[Event]:
-        for recorded_at, event in logged:
+    def _noted(self, found: Iterable[Logged | CorruptEvent]) -> Iterator[Event]:
+        for entry in found:
+            if isinstance(entry, CorruptEvent):
+                if entry.event_id != len(self._kinds):  # the conversation itself cannot be read
+                    raise entry
+                yield self._note_damage(entry)
+                continue
+            recorded_at, event = entry
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
             at = None if is_about_it(event) else told_at(event, recorded_at)
@@ -110,6 +122,14 @@ class PageFold:
                 self._calls.add(event, event.id)
             self._note_change(event, kind)
             yield event
+
+    def _note_damage(self, error: CorruptEvent) -> Event:
+        self._kinds.append(_KINDS.index(DAMAGED))
+        self._times.append(None)
+        self.gists.append(error.problem)
+        self._answers.append(_NEVER)
+        self.problems[error.event_id] = error.problem
+        return placeholder(error)
 
     def _note_change(self, event: Event, kind: str) -> None:
         for report in reports_of(event):
@@ -150,6 +170,9 @@ class PageFold:
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
+        for event_id in self.problems:
+            if event_id >= since:
+                left[event_id - since] = 0  # its row stays: whether a View showed it is not known
         sizes = lives.sizes if self._condensations else ()
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
         savings = {event.id: saving_of(event, sizes) for event in counted}
@@ -169,7 +192,7 @@ class PageFold:
             tokens_estimated=() if self._counted is None else tuple(sorted(self._counted.estimated)),
             limit=self._limit or self._recorded_limit(),
             zone="local" if self._without_zone else "UTC",
-            kinds=KINDS,
+            kinds=_KINDS,
             events=ColumnsDocument(
                 kind=self._kinds[since:],
                 tokens=[one.tokens for one in lives.events[since:]],
@@ -196,6 +219,16 @@ class PageFold:
 
 
 _NEVER = -1
+_KINDS = (*KINDS, DAMAGED)
+
+
+def _versions_returned_to(store: Store, conversation: str) -> list[int]:
+    """Return the versions that retractions return to. Cost: the structural events; all events where one is damaged."""
+    try:
+        events = store.query(conversation, lambda read: list(read.structural_events()))
+    except CorruptEvent:
+        events = list(problems_of(logged(store, conversation), {}))
+    return [target(event) for event in events if isinstance(event, Retraction)]
 
 
 def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:

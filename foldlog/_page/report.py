@@ -17,15 +17,16 @@ from msgspec.structs import replace
 from foldlog._documents import HistoryDocument
 from foldlog._page import assets
 from foldlog._page.document import PageFold
-from foldlog._page.texts import text_document
-from foldlog._reports.overview import near_the_ends
+from foldlog._page.texts import shown_document
+from foldlog._reports.overview import around_damage
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.stored_figures import models_of
+from foldlog._reports.unreadable import logged
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
-from foldlog.eventstore import Logged, Store
+from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
 """The number of characters of texts that are compressed together: a browser decompresses them when one of them is
@@ -56,15 +57,15 @@ def write_report(
     without one they are estimated. Costs that no call tells are by ``prices``, by default those of an installed table.
 
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
-    Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
-    model is missing. Cost: the events, once; memory for their columns.
+    An event that cannot be read is shown as damaged. Raises ``ConversationNotFound``, ``OSError``, and
+    ``TokensUnknown`` where the tokenizer of the model is missing. Cost: the events, once; memory for their columns.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
-        fold.take(_spooled(store.log(conversation, 0, row.version), texts, progress))
+        fold.take(_spooled(logged(store, conversation, 0, row.version), texts, progress))
         models = models_of(store, conversation, prices or Prices())
-        document = replace(fold.document(near_the_ends(store, row)), models=models)
+        document = replace(fold.document(around_damage(store, row)), models=models)
         texts.seek(0)
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")
@@ -73,18 +74,20 @@ def write_report(
     return path.stat().st_size
 
 
-def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:
+def _spooled(
+    found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
+) -> Iterator[Logged | CorruptEvent]:
     """Yield the events, and write the page's document of each one into ``texts``, in chunks."""
     chunk: list[str] = []
     size = first = 0
-    for each in logged:
-        chunk.append(json_text(text_document(each.event)))
+    for done, entry in enumerate(found, 1):
+        chunk.append(json_text(shown_document(entry)))
         size += len(chunk[-1])
         if size >= _CHUNK_CHARACTERS:
             _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
-            progress(each.event.id + 1)
-            chunk, size, first = [], 0, each.event.id + 1
-        yield each
+            progress(done)
+            chunk, size, first = [], 0, done
+        yield entry
     if chunk:
         _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._reports.unreadable import DAMAGED
 from foldlog._values import replaced, values_in
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES
-from foldlog.eventstore import Event
+from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
 """A value without spaces that calls itself data is replaced by its size from this number of characters on."""
@@ -32,6 +33,13 @@ def text_document(event: Event) -> dict[str, Any]:
         if event.origin.time:
             document["timestamp"] = event.origin.time
     return document
+
+
+def shown_document(found: Logged | CorruptEvent) -> dict[str, Any]:
+    """Return the document of an event, or what is wrong with one that cannot be read."""
+    if isinstance(found, CorruptEvent):
+        return {"id": found.event_id, "kind": DAMAGED, "problem": str(found)}
+    return text_document(found.event)
 
 
 def _is_data(name: str, text: str) -> bool:

@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     CondensationAction,
     ConversationErased,
     ConversationRow,
+    CorruptEvent,
     DocumentChanges,
     Event,
     EventStoreError,
@@ -135,6 +136,14 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:TITLE_MAX], form, number, last_event_at=last)
+
+
+def around_damage(store: Store, row: ConversationRow) -> Overview:
+    """Return what ``near_the_ends`` does; where an event there is damaged, the number of events alone."""
+    try:
+        return near_the_ends(store, row)
+    except CorruptEvent as error:
+        return Overview(events=row.version, problem=str(error))
 
 
 def _title_in(values: Mapping[str, Any]) -> str | None:

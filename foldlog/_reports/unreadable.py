@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from foldlog.eventstore import CorruptEvent, Logged, Store
+from foldlog.eventstore import CorruptEvent, Event, Logged, Store, UnknownEvent
+from foldlog.projections import View
+
+DAMAGED = "damaged"
+"""The kind of what stands in the place of an event that cannot be read."""
 
 
 def logged(store: Store, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged | CorruptEvent]:
@@ -35,3 +39,31 @@ def sound(store: Store, conversation: str, start: int, stop: int, findings: list
             first = one.event_id
             findings.append(str(one))
         following = one.event_id + 1, one.problem
+
+
+def placeholder(error: CorruptEvent) -> UnknownEvent:
+    """Return what stands in the place of an event that cannot be read: no View shows it."""
+    return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
+
+
+def is_placeholder(event: Event) -> bool:
+    """Return whether an event stands in the place of one that cannot be read."""
+    return isinstance(event, UnknownEvent) and event.stored_kind == DAMAGED
+
+
+def problems_of(found: Iterable[Logged | CorruptEvent], problems: dict[int, str]) -> Iterator[Event]:
+    """Yield the events of ``logged``, and a placeholder for each that cannot be read: ``problems`` says why, by id."""
+    for entry in found:
+        if isinstance(entry, CorruptEvent):
+            problems[entry.event_id] = entry.problem
+            yield placeholder(entry)
+        else:
+            yield entry.event
+
+
+def sound_view(store: Store, conversation: str, version: int | None, problems: dict[int, str]) -> View:
+    """Return the View of a version without the events that cannot be read: ``problems`` says why, by id. Cost: the
+    events before that version.
+    """
+    stop = store.version(conversation) if version is None else version
+    return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
 from foldlog._formats.calls import Recent
 from foldlog._page.document import PageFold
-from foldlog._page.texts import text_document
-from foldlog._reports.overview import near_the_ends
+from foldlog._page.texts import shown_document
+from foldlog._reports.overview import around_damage
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.stored_figures import models_of
+from foldlog._reports.unreadable import logged
 from foldlog._values import texts_in
 from foldlog.eventstore import Store
 
@@ -45,10 +46,11 @@ class Pages:
         """Each with a lock for its use; without a fold before the first one, and while it is used."""
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
-        """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises."""
+        """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises, except
+        for damaged events."""
         with self._fold(conversation) as fold:
             row = self._store.conversation(conversation)._replace(version=fold.version)
-            document = fold.document(near_the_ends(self._store, row), since if since <= fold.version else 0)
+            document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
         return replace(document, models=models_of(self._store, conversation, self._prices))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
@@ -58,8 +60,8 @@ class Pages:
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         """Return an event in full, or None where there is none with this id."""
-        found = list(self._store.events(conversation, event_id, event_id + 1)) if event_id >= 0 else []
-        return ShownDocument(conversation=conversation, event=text_document(found[0])) if found else None
+        found = list(logged(self._store, conversation, event_id, event_id + 1)) if event_id >= 0 else []
+        return ShownDocument(conversation=conversation, event=shown_document(found[0])) if found else None
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
@@ -67,10 +69,11 @@ class Pages:
         """
         wanted = [word for found in _WANTED.findall(words.lower()) if (word := found[0] or found[1]).strip()]
         hits = 0
-        for event in self._store.events(conversation) if wanted else ():
-            snippet = matches(text_document(event), wanted)
+        for found in logged(self._store, conversation) if wanted else ():
+            document = shown_document(found)
+            snippet = matches(document, wanted)
             if snippet is not None:
-                yield FoundDocument(event=event.id, snippet=snippet)
+                yield FoundDocument(event=document["id"], snippet=snippet)
                 hits += 1
                 if hits >= _HITS_MAX:
                     return
@@ -87,10 +90,10 @@ class Pages:
             if past != (fold.key, fold.redactions, fold.borders):
                 fold = self._begun(conversation)  # it holds content that was erased, or a parent's name
             try:
-                fold.take(self._store.log(conversation, fold.version))
+                fold.take(logged(self._store, conversation, fold.version))
             except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
                 fold = self._begun(conversation)
-                fold.take(self._store.log(conversation))
+                fold.take(logged(self._store, conversation))
             folds.append(fold)
             yield fold
 

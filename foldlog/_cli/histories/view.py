@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, event_spans
+from foldlog._cli.events import LABEL_COLUMNS, STYLES, damaged_spans, event_spans
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import SummaryDocument, ViewDocument, streamed
+from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
 from foldlog._reports.sent import sent_of, states_of
+from foldlog._reports.unreadable import DAMAGED, sound_view
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
-from foldlog.eventstore import CondensationSummary, summary_of
+from foldlog.eventstore import CondensationSummary, CorruptEvent, summary_of
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -37,25 +39,33 @@ def run(
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
     The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
-    An event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events.
+    An event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events. An event that is
+    damaged is named in its place, and the View is made of the others.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
-    from foldlog._reports.as_sent import sent  # the help needs no condenser
+    from foldlog._reports.as_sent import Sent, sent  # the help needs no condenser
 
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         views = Views(store)
-        view = views.current(conversation) if at is None else views.at(conversation, version=at)
+        problems: dict[int, str] = {}
+        try:
+            view = views.current(conversation) if at is None else views.at(conversation, version=at)
+            found = sent(store, conversation, view)
+        except CorruptEvent:
+            view = sound_view(store, conversation, at, problems)
+            found = Sent(view, view)
         start = 0 if tail is None else max(0, len(view) - tail)
-        found = sent(store, conversation, view)
         if as_json:
-            terminal.emit_list(_document(conversation, found, start))
+            terminal.emit_list(_document(conversation, found, start, problems))
         else:
-            _show(terminal.typed_id(conversation), found, start)
+            _show(terminal.typed_id(conversation), found, start, problems)
+        for event_id, problem in problems.items():
+            terminal.warn(f"conversation {conversation!r}, event {event_id}: {problem}")
 
 
-def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
+def _document(conversation: str, found: Sent, start: int, problems: Mapping[int, str]) -> ViewDocument:
     """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat message, None if no
     message has the event.
     """
@@ -67,6 +77,7 @@ def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
         version=view.version,
         ids=tuple(event.id for event in view),
         unhandled_condensation_request=view.unhandled_condensation_request,
+        damaged=tuple(UnreadEventDocument(event=event_id, problem=problem) for event_id, problem in problems.items()),
         sent_events=events if found.known else None,
         sent_summaries=summaries if found.known else None,
         summaries=tuple(
@@ -81,7 +92,7 @@ def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
     )
 
 
-def _show(name: str, found: Sent, start: int) -> None:
+def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> None:
     """Print the View from ``start`` on for people: one line for each event, summaries whole."""
     view, states, amount = found.view, states_of(found), events_and_summaries(*sent_of(found))
     said = f"the model is sent {amount or 'no events'}" if found.known else "what the model is sent is not known"
@@ -94,7 +105,10 @@ def _show(name: str, found: Sent, start: int) -> None:
     with paged():
         terminal.say((title, "bold"), wraps=True)
         lines = terminal.PrintedLines()
+        damaged = sorted(problems)
         for event, state in zip(view[start:], states[start:], strict=True):
+            while damaged and damaged[0] < event.id:
+                _write_damaged(lines, damaged.pop(0), problems)
             mark = ("" if state == "sent" else f"{state}: ", "dim")
             if isinstance(event, CondensationSummary):
                 by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
@@ -102,3 +116,9 @@ def _show(name: str, found: Sent, start: int) -> None:
                 terminal.print_summary(event.content, LABEL_COLUMNS + 8)
             else:
                 lines.write(*event_spans(event), mark, (gist(event, lines.width), ""))
+        for event_id in damaged:
+            _write_damaged(lines, event_id, problems)
+
+
+def _write_damaged(lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]) -> None:
+    lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], STYLES[DAMAGED]))

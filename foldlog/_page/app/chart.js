@@ -5,12 +5,13 @@ import { GROUPS } from "./history.js";
 import { count, dayAndClock, el, firstPlace, grouped, idOf, moment, printable, short, tokenCount } from "./dom.js";
 
 const LEFT = 58;
-const RIGHT = 16;
+const RIGHT = 24;
+const GUTTER = [4, 12]; // Pixels right of the rows: ticks of rare kinds, and of errors.
 const AXIS = 40;
 const ROOMY = 600;
 const TALLEST = 26;
 const STATE_WORDS = {
-  "not yet": "comes later", "never shown": "never shown", pending: "pending: not sent yet", unsent: "unsent: another part of its call is gone",
+  "not yet": "comes later", "never shown": "never shown", damaged: "damaged: it cannot be read", pending: "pending: not sent yet", unsent: "unsent: another part of its call is gone",
   masked: "masked", sent: "sent to the model", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
 };
 
@@ -239,24 +240,28 @@ export class Chart {
     if (limit && limit < most * 2) most = Math.max(most, limit);
     const scale = (tokens) => sizesTop + sizesHeight - (tokens / (most * 1.04)) * sizesHeight;
     const steps = Math.min(Math.ceil(this.box.plotWidth), last - first);
-    const below = new Float64Array(steps);
-    for (let group = 0; group < sizes.length; group += 1) {
-      context.fillStyle = this.colors.groups[group];
-      context.beginPath();
-      for (let place = 0; place < steps; place += 1) {
-        const version = Math.floor(first + (place * (last - first)) / steps);
-        if (version > this.history.version) break;
-        const tokens = sizes[group][version];
-        if (tokens > 0) {
-          const x = LEFT + (place / steps) * this.box.plotWidth;
-          const next = LEFT + ((place + 1) / steps) * this.box.plotWidth;
-          const top = scale(below[place] + tokens);
-          context.rect(x, top, Math.max(0.5, next - x), Math.max(0.4, scale(below[place]) - top));
+    const versions = extremes(total, first, Math.min(last, this.history.version + 1), steps, last - first);
+    // The largest View of each step is drawn faint, and the smallest one of it in full before it.
+    for (const [alpha, chosen] of [[0.5, versions.most], [1, versions.least]]) {
+      context.globalAlpha = alpha;
+      const below = new Float64Array(steps);
+      for (let group = 0; group < sizes.length; group += 1) {
+        context.fillStyle = this.colors.groups[group];
+        context.beginPath();
+        for (let place = 0; place < chosen.length; place += 1) {
+          const tokens = sizes[group][chosen[place]];
+          if (tokens > 0) {
+            const x = LEFT + (place / steps) * this.box.plotWidth;
+            const next = LEFT + ((place + 1) / steps) * this.box.plotWidth;
+            const top = scale(below[place] + tokens);
+            context.rect(x, top, Math.max(0.5, next - x), Math.max(0.4, scale(below[place]) - top));
+          }
+          below[place] += tokens;
         }
-        below[place] += tokens;
+        context.fill();
       }
-      context.fill();
     }
+    context.globalAlpha = 1;
     context.fillStyle = this.colors.soft;
     context.textAlign = "right";
     context.fillText(short(most), LEFT - 8, scale(most) + 4);
@@ -342,31 +347,54 @@ export class Chart {
 
   drawLives(context) {
     const { livesTop, livesHeight, plotWidth } = this.box;
+    this.isThin = this.rows.length > livesHeight * 1.5;
     context.save();
     context.beginPath();
     context.rect(LEFT, livesTop, plotWidth, livesHeight);
     context.clip();
-    if (this.rows.length > livesHeight * 1.5) this.drawThin(context);
+    if (this.isThin) this.drawThin(context);
     else {
       const lines = this.rows.map((id, place) => [id, this.y(this.tops[place]), this.y(this.tops[place + 1])]);
       this.drawGone(context, lines);
       for (const [id, top, bottom] of lines) this.drawRow(context, id, top, bottom - top - (bottom - top > 5 ? 1 : 0));
     }
     context.restore();
+    this.drawRare(context);
   }
 
-  // More rows than pixels: each line of pixels shows a rare kind among its rows, or else the row in the middle.
+  // Right of the rows a tick for each event of a rare kind, and for each error: however thin its row is, it is seen.
+  drawRare(context) {
+    const right = LEFT + this.box.plotWidth;
+    this.rows.forEach((id, place) => {
+      const group = this.history.group(id);
+      if (!RARE.has(group)) return;
+      const from = GUTTER[group === ERROR ? 1 : 0];
+      context.fillStyle = this.colors.groups[group];
+      context.fillRect(right + from, Math.round(this.rowMiddle(place)) - 1, 6, 2);
+    });
+  }
+
+  // More rows than pixels. Each line of pixels has the colour of one kind, so that over neighbouring lines each kind has
+  // as many of them as its share of the tokens: what a line does not show is carried to the next one.
   drawThin(context) {
     const { livesTop, livesHeight } = this.box;
+    const { history } = this;
     const lines = [];
+    const owed = new Float64Array(GROUPS.length);
     let place = 0;
     for (let line = 0; line < livesHeight && place < this.rows.length; line += 1) {
       const until = ((line + 1) / livesHeight) * this.tops[this.rows.length];
       const first = place;
       do place += 1;
       while (place < this.rows.length && this.tops[place] < until);
-      const rare = this.rows.slice(first, place).find((id) => RARE.has(this.history.group(id)));
-      lines.push([rare ?? this.rows[(first + place) >> 1] ?? this.rows[first], livesTop + line, livesTop + line + 1]);
+      const ids = this.rows.slice(first, place);
+      const tokens = ids.reduce((sum, id) => sum + history.tokens(id), 0);
+      for (const id of ids) owed[history.group(id)] += tokens ? history.tokens(id) / tokens : 1 / ids.length;
+      const there = ids.map((id) => history.group(id));
+      const group = there.reduce((most, other) => (owed[other] > owed[most] ? other : most));
+      owed[group] -= 1;
+      const largest = ids.filter((id) => history.group(id) === group).reduce((one, other) => (history.tokens(other) > history.tokens(one) ? other : one));
+      lines.push([largest, livesTop + line, livesTop + line + 1]);
     }
     this.drawGone(context, lines);
     for (const [id, top] of lines) this.drawRow(context, id, top, 1);
@@ -549,7 +577,7 @@ export class Chart {
       const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
       label(change.id, texts, change.kind === "retraction" ? this.colors.left : this.colors.groups[2], true, 30);
     }
-    for (const id of this.rows) {
+    for (const id of this.isThin ? [] : this.rows) {
       if (id >= 0 && this.history.kind(id) === "user") {
         label(id, [printable(this.app.source.gist(id) ?? "")], this.colors["user-text"], false, 70);
       }
@@ -800,7 +828,26 @@ export class Chart {
   }
 }
 
-const RARE = new Set([0, 1, 2]);
+const ERROR = GROUPS.indexOf("error");
+const RARE = new Set([0, 1, 2, ERROR]);
+
+// For each of some steps the version with the smallest and with the largest View among those of the step.
+export function extremes(total, first, until, steps, span) {
+  const [least, most] = [[], []];
+  for (let place = 0; place < steps; place += 1) {
+    const start = Math.floor(first + (place * span) / steps);
+    const stop = Math.max(start + 1, Math.floor(first + ((place + 1) * span) / steps));
+    if (start >= until) break;
+    let [low, high] = [start, start];
+    for (let version = start; version < Math.min(stop, until); version += 1) {
+      if (total[version] < total[low]) low = version;
+      if (total[version] > total[high]) high = version;
+    }
+    least.push(low);
+    most.push(high);
+  }
+  return { least, most };
+}
 
 function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));

@@ -67,7 +67,8 @@ export class Detail {
     if (state === "not yet") {
       sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
       way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
-    } else if (state === "sent") sentences.push(`The model is sent it at version ${grouped(version)}, since version ${grouped(span.sent.findLast((at) => at <= version))}.`);
+    } else if (state === "damaged") sentences.push("Its stored bytes are damaged. The events around it are whole; if it was a condensation, the Views after it are shown as if it were not there.");
+    else if (state === "sent") sentences.push(`The model is sent it at version ${grouped(version)}, since version ${grouped(span.sent.findLast((at) => at <= version))}.`);
     else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, and the model is sent a line in place of its content: it is masked since version ${grouped(history.maskedAt.get(id))}.`);
     else if (state === "pending") {
       const next = span.sent.find((at) => at > version);
@@ -161,6 +162,7 @@ export class Detail {
     const blocks = [];
     const { kind, thinking, thought, tool, content, data, extras, meta, redacted } = document;
     if (redacted) blocks.push(this.receipt(redacted));
+    if (kind === "damaged") return [el("p", { class: "problem", role: "alert" }, said(document.problem))];
     for (const [name, change] of Object.entries(kind === "document_changes" ? document.changed : {})) {
       const how = change.deleted ? ", deleted" : change.difference === undefined ? "" : `, difference to event ${idOf(change.base)}`;
       blocks.push(this.block(name === "attributes" ? name : `document ${name}${how}`, pretty(change.value ?? change.difference ?? null), true));

@@ -1,9 +1,9 @@
 // A history as its lifetimes tell it: what the View of any version shows, and what became of each event.
 
-export const GROUPS = ["system", "user", "summary", "agent", "observation", "other"];
+export const GROUPS = ["system", "user", "summary", "agent", "observation", "error", "other"];
 
 const GROUP_OF = {
-  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, error: 4, environment: 4,
+  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, environment: 4, error: 5, damaged: 5,
 };
 
 export class History {
@@ -80,7 +80,7 @@ export class History {
   }
 
   group(id) {
-    return GROUP_OF[this.kind(id)] ?? 5;
+    return GROUP_OF[this.kind(id)] ?? GROUPS.length - 1;
   }
 
   tokens(id) {
@@ -115,9 +115,10 @@ export class History {
     return this.spansOf(id).find((span) => span.start <= version && (span.stop === 0 || version < span.stop));
   }
 
-  // not yet, never shown, pending, unsent, masked, sent, summarized, forgotten, taken back
+  // not yet, never shown, damaged, pending, unsent, masked, sent, summarized, forgotten, taken back
   state(id, version) {
     if (version <= this.came(id)) return "not yet";
+    if (this.kind(id) === "damaged") return "damaged";
     const span = this.spanAt(id, version);
     if (span) {
       const changes = span.sent.filter((change) => change <= version).length; // it is sent, and not sent, by turns
@@ -295,7 +296,7 @@ export class History {
         } else if (this.isShown(version - 1, version)) ids.push(version - 1);
         for (; from < ids.length - window; from += 1) {
           const id = ids[from];
-          if (this.group(id) === 4 && !this.maskedAt.has(id)) this.maskedAt.set(id, version);
+          if (RESULTS.has(this.kind(id)) && !this.maskedAt.has(id)) this.maskedAt.set(id, version);
         }
       }
     }
@@ -467,6 +468,7 @@ const NONE = [];
 const NOTHING_KNOWN = new Map();
 export const SENT = new Set(["sent", "masked"]);
 const GONE = new Set(["summarized", "forgotten", "taken back"]);
+const RESULTS = new Set(["observation", "error", "environment"]);
 const MASK = 4;
 
 function asSpan([start, stop, by, sent, place, index]) {

@@ -225,4 +225,4 @@ function nameOf({ id, gap, border }) {
   return id !== undefined ? `event ${id}` : border ? `border ${border.parent_version} ${border.parent}` : `gap ${gap}`;
 }
 
-const WORTH_SAYING = new Set(["pending", "unsent", "masked", "taken back"]);
+const WORTH_SAYING = new Set(["damaged", "pending", "unsent", "masked", "taken back"]);

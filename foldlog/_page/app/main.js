@@ -345,6 +345,7 @@ class App {
     const parts = [
       [number("sent", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
       [number("pending"), (some) => `${some} pending`], [number("unsent"), (some) => `${some} unsent`],
+      [number("damaged"), (some) => `${some} damaged`],
       ...["summarized", "forgotten"].map((state) => [number(state), (some) => `${some} ${state} by ${who(state)}`]),
       [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
     ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
@@ -394,7 +395,7 @@ class App {
 
   legendParts() {
     const { history, version } = this;
-    const words = ["system", "user", "summaries", "agent", "observations"];
+    const words = ["system", "user", "summaries", "agent", "observations", "errors"];
     const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
     return [el("span", { class: "part" }, `${history.about}tokens sent:`), ...parts, el("span", { class: "wide" }, "versions across, events down")];
   }
@@ -625,7 +626,7 @@ class App {
 }
 
 const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
-const LEGEND = ["pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
+const LEGEND = ["damaged", "pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
   ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],
   ["is-edge", "a thin line across rows: a condensation, or in red a retraction. Its label says what it took out of the View, and the tokens"],

@@ -1,0 +1,70 @@
+"""The picture stays true where many events share a pixel."""
+
+from __future__ import annotations
+
+from foldlog.eventstore import CondensationAction, Message
+from tests.browser.states import V
+
+WHOLE = f"{V}.chart.setWindow(0, {V}.history.version + 1)"
+PIXELS = """((left, top, width, height) => {
+  const canvas = window.foldlog.chart.base;
+  return Array.from(canvas.getContext('2d').getImageData(left, top, width, height).data);
+})"""
+COLOR = """((name) => {
+  const context = document.createElement('canvas').getContext('2d');
+  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
+  context.fillRect(0, 0, 1, 1);
+  return Array.from(context.getImageData(0, 0, 1, 1).data).slice(0, 3).join();
+})"""
+
+
+def test_colours_of_thin_rows_have_the_shares_of_the_tokens(page, report):
+    """Each line of pixels has a message of the user, with one part in a hundred of the tokens."""
+    page.open(
+        report(Message(source=("user", "agent")[n % 8 > 0], content="x" * (8, 110)[n % 8 > 0]) for n in range(8_000))
+    )
+    page.run(WHOLE)
+    counts = page.ask(f"""(() => {{
+      const {{ livesTop, livesHeight, plotWidth }} = {V}.chart.box;
+      const data = {PIXELS}(58 + Math.floor(plotWidth) - 40, Math.ceil(livesTop), 1, Math.floor(livesHeight) - 60);
+      const counts = {{}};
+      for (let at = 0; at < data.length; at += 4) {{
+        const color = data.slice(at, at + 3).join();
+        counts[color] = (counts[color] ?? 0) + 1;
+      }}
+      return [counts[{COLOR}('--user')] ?? 0, counts[{COLOR}('--agent')] ?? 0];
+    }})()""")
+    user, agent = counts
+    assert 0 < user < 0.05 * agent
+    ticks = page.ask(f"""(() => {{
+      const {{ livesTop, livesHeight, plotWidth }} = {V}.chart.box;
+      const data = {PIXELS}(58 + Math.floor(plotWidth) + 7, Math.ceil(livesTop), 1, Math.floor(livesHeight));
+      const color = {COLOR}('--user');
+      let ticks = 0;
+      for (let at = 0; at < data.length; at += 4) if (data.slice(at, at + 3).join() === color) ticks += 1;
+      return ticks;
+    }})()""")
+    assert ticks > 300
+
+
+def test_every_peak_of_the_token_curve_is_drawn_whole(page, report):
+    """Thirty times the View grows to the same size and is forgotten: some five versions share a pixel."""
+    events = []
+    for _ in range(30):
+        start = len(events)
+        events += [Message(source="agent", content="y" * 400) for _ in range(150)]
+        events.append(CondensationAction(forgotten_event_ids=list(range(start, start + 150))))
+    page.open(report(events))
+    page.run(WHOLE)
+    tops = page.ask(f"""(() => {{
+      const {{ chart, history }} = {V};
+      const {{ sizesTop, sizesHeight }} = chart.box;
+      return history.made.map((change) => {{
+        const left = Math.floor(chart.x(change.id)) - 3;
+        const data = {PIXELS}(left, sizesTop, 6, sizesHeight);
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 60) return Math.floor(at / 24);
+        return -1;
+      }});
+    }})()""")
+    assert len(tops) == 30
+    assert max(tops) - min(tops) <= 1
