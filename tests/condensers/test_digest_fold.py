@@ -207,7 +207,9 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
         "a.py: edited 2 times; last: wind = 3",
         "b.py: written; last: rain = 1",
     ]
-    assert section(text, "Built so far") == ["last test, lint or build: `pytest -q` → exit 0: done"]
+    assert section(text, "Built so far") == [
+        "last test, lint or build: `pytest -q` → exit 0: done; changed since: b.py"
+    ]
 
 
 def test_a_file_says_how_many_times_each_thing_was_done_to_it_the_newest_last():
@@ -320,14 +322,14 @@ Untracked files:
 @pytest.mark.parametrize("command", ["git status", "git -C /w status 2>&1"])
 def test_the_files_of_git_status_keep_their_headings_until_a_commit(command):
     listed = (
-        "last git status: Changes to be committed: modified: src/kite.py, new file: src/rope.py; "
+        f"last git status: `{command}` → Changes to be committed: modified: src/kite.py, new file: src/rope.py; "
         "Changes not staged: modified: .settings.json; Untracked files: notes.txt"
     )
     text = told(ran(1, command, 0, STATUS))
     assert section(text, "Built so far") == [listed]
     later = STATUS.replace("notes.txt", "plan.txt")
     assert section(told(ran(1, command, 0, STATUS), ran(2, "git status", 0, later)), "Built so far") == [
-        listed.replace("notes.txt", "plan.txt")
+        listed.replace(command, "git status").replace("notes.txt", "plan.txt")
     ]
     committed = told(ran(1, command, 0, STATUS), ran(2, "git commit -m x", 0, "[main 1a2b3c4] x"))
     assert section(committed, "Built so far") == ["committed: x (1a2b3c4 on main)"]

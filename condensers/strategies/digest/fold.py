@@ -343,7 +343,7 @@ class Digest:
             self._close(deed)
             self._conclude(deed, outcome, event.id)
             if deed.command and (status := git_status_in(text)):
-                line = DigestLine(one_line(f"{STATUS}: {status}", _STATUS_MAX), event.id)
+                line = DigestLine(f"{STATUS}: {one_line(deed.text, 80)} → {one_line(status, _STATUS_MAX)}", event.id)
                 self._put(Section.BUILT, STATUS, line)
         else:
             self.late |= {first_line(deed.command)}

@@ -6,10 +6,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from posixpath import basename
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
-from foldlog.condensers.strategies.digest.facts import Section
-from foldlog.condensers.strategies.digest.fold import TITLE, ChangedFile, Digest, DigestLine, NamePlace
+from foldlog.condensers.strategies.digest.facts import Section, one_line
+from foldlog.condensers.strategies.digest.fold import CHECK, TITLE, ChangedFile, Digest, DigestLine, NamePlace
 
 LENGTH_LEAST = 300
 """The length of the shortest digests, first for the newest request."""
@@ -29,14 +30,18 @@ SHARES: Mapping[Section, float] = {
     Section.SHOWN: 0.02,
 }
 """The share of a digest that is reserved for a section, the most important section first."""
-_NAMES_SHARE = 0.35
+_NAMES_SHARE = 0.245
 """The part of a digest that is kept for names with the words around them: they get more only where the other sections
 leave room.
 """
+_USED_IS_NEWER = 100
+"""A name that the user or the agent wrote counts as one that a result of this many events later has."""
+_CHECK_MAX = 500
 _LINE_MAX = 1_000
 """The length to which lines of other sections are cut."""
 _BULLET = "\n- "
 _BETWEEN = " | "
+_OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 """More than the bullet and the id of a line take."""
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
@@ -69,7 +74,7 @@ def text_of(digest: Digest, max_length: int) -> str:
     lines = _lines(digest)
     room = max_length - len(title)
     texts = dict.fromkeys(Section, "")
-    names = sorted(digest.names.items(), key=lambda named: (not named[1].is_used, -named[1].event_id))
+    names = sorted(digest.names.items(), key=lambda named: _newness(named[1]), reverse=True)
     wanted = sum(len(stood.line) + _ID_LENGTH for _, stood in names)
     least = _listed(Section.CHANGED, (), len(digest.files)) if digest.files else ""
     texts[Section.CHANGED] = least
@@ -85,16 +90,28 @@ def text_of(digest: Digest, max_length: int) -> str:
                 texts[Section.ORDERS] = ""
                 lines[Section.ORDERS] = [line for line in lines[Section.ORDERS] if line.text not in texts[section]]
     body = "".join(texts.values())
-    return title + body + _named(names, body, room - len(body))
+    most = room - len(body)
+    if _OMITTED in body:
+        most = min(most, int(_NAMES_SHARE * room))
+    return title + body + _named(names, body, most)
 
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
+    lines[Section.BUILT] = [_checked(line, digest.files) for line in lines[Section.BUILT]]
     lines[Section.CHANGED] = [DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()]
     lines[Section.ERRORS] = [DigestLine(error.text, error.event_id) for error in digest.errors.values()]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
     return lines
+
+
+def _checked(line: DigestLine, files: Mapping[str, ChangedFile]) -> DigestLine:
+    """Return a line on the last check with the files that were changed after it, any other line as it is."""
+    changed = [basename(path) for path, file in files.items() if file.event_id > line.event_id]
+    if not line.text.startswith(CHECK) or not changed:
+        return line
+    return line._replace(text=one_line(f"{line.text}; changed since: {', '.join(changed)}", _CHECK_MAX))
 
 
 def _file(path: str, file: ChangedFile) -> str:
@@ -129,7 +146,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 
 def _listed(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
-    note = [f"({left_out} earlier left out)"] if left_out else []
+    note = [f"({left_out}{_OMITTED}"] if left_out else []
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
 
@@ -154,6 +171,10 @@ def _named(names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
         by_event.setdefault(stood.event_id, []).append(stood.line)
     grouped = [DigestLine(_BETWEEN.join(lines), event_id) for event_id, lines in sorted(by_event.items())]
     return _listed(Section.NAMES, grouped) if grouped else ""
+
+
+def _newness(stood: NamePlace) -> int:
+    return stood.event_id + _USED_IS_NEWER * stood.is_used
 
 
 def _words(text: str) -> set[str]:

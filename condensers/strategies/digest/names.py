@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 """The number of a line, as tools that show files write it."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
 _LEAST, _MOST = 6, 160
-_BESIDE = 16
+_BESIDE = 14
 """How many characters of its line stand on each side of a name, up to the ends of words."""
 
 

@@ -159,7 +159,8 @@ def orders_in(text: str) -> list[str]:
 
 
 _DENIAL = re.compile(
-    r"\A(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still )"
+    r"\A(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still |"
+    r"[^.?!\n]{0,40}\bI (?:don['’]?t|do not|can['’]?t|cannot) see\b)"
     r"[^.?!\n]*",
     re.IGNORECASE,
 )
