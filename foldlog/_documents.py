@@ -376,11 +376,13 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 class ProgramDocument(Document, frozen=True, kw_only=True):
     """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts that are not in the store as
     they are now; ``soon`` is how many it deletes within a week; ``days_kept`` is None where it deletes none.
+    ``problem`` says why its settings cannot be read.
     """
 
     program: str
     format: str
     is_set_up: bool
+    problem: str | None
     hook_event: str | None
     hook_fired_at: str | None
     transcripts: int

@@ -400,8 +400,9 @@ class History:
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the history, which may be none: see ``Histories.create``. An imported one has also
-        ``program``, ``cwd``, ``branch`` and ``model`` of its source, as far as this says them. Cost: two events.
+        """Return the attributes of the history, which may be none: see ``Histories.create``. An
+        imported one has also ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of its source,
+        as far as this says them. Cost: two events.
         """
         from foldlog._reports.places import place_of
 

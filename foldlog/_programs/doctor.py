@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from foldlog._archive.importing import Import
 from foldlog._documents import ProgramDocument
@@ -15,9 +16,19 @@ _DAY_S = 86_400
 _SOON_DAYS = 7
 
 
-def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str]]) -> ProgramDocument:
-    """Return what is known of a program. ``fired`` says when its hooks fired last. Cost: the status of its files."""
-    importing, days = Import(store, []), program.days_kept()
+def look_at(
+    store: Store, program: Program, fired: Mapping[str, Mapping[str, str]], record: Mapping[str, Any]
+) -> ProgramDocument:
+    """Return what is known of a program. ``fired`` says when its hooks fired last, and ``record`` what setup wrote.
+    Cost: the status of its files.
+    """
+    importing, has_ours, problem = Import(store, []), False, None
+    days: float | None = program.days
+    try:
+        days = program.days_kept()
+        has_ours = is_set_up(program, record)
+    except (ValueError, OSError, ImportError) as error:
+        problem = str(error)
     paths = [*program.transcripts()]
     now = time.time()
     soon = [path for path in paths if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S]
@@ -25,7 +36,8 @@ def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str
     return ProgramDocument(
         program=program.name,
         format=program.format,
-        is_set_up=is_set_up(program),
+        is_set_up=has_ours,
+        problem=problem,
         hook_event=last.get("event"),
         hook_fired_at=last.get("at"),
         transcripts=len(paths),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._formats.registry import format_named
 
+_GEMINI = "~/.gemini/extensions/foldlog"
+
 
 class Target(NamedTuple):
-    """A file of settings, and the file of ``plugins/`` whose content goes there.
-
-    ``how``  "own": the file is ours alone; "merge": our values are put into the JSON that is there; "toml": they are a
-             block of its text
+    """A file of settings, and the file of ``plugins/`` whose content goes there: as a file that
+    ``is_ours`` alone, or its values into those that are there.
     """
 
     plugin: str
     path: str
-    how: str
+    is_ours: bool = False
 
 
 class Program(NamedTuple):
@@ -55,10 +55,13 @@ class Program(NamedTuple):
                     yield path
 
     def days_kept(self) -> float | None:
-        """Return after how many days it deletes a transcript; None if it deletes none."""
+        """Return after how many days it deletes a transcript; None if it deletes none. Raises
+        ``ValueError`` for settings that cannot be read.
+        """
         if self.setting is None:
             return self.days
-        value: Any = settings_at(place_at(self.setting[0]))
+        path = Path(self.setting[0]).expanduser()
+        value: Any = settings_in(path, text_at(path))
         for name in self.setting[1]:
             value = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(value, Mapping):  # Gemini: {"enabled": true, "maxAge": "30d"}
@@ -72,11 +75,22 @@ def place_at(place: str) -> Path | None:
     return None if path.startswith("$") else Path(path)
 
 
-def settings_at(path: Path | None) -> dict[str, Any]:
-    """Return the settings in a JSON file; none where it is missing. Raises ``ValueError`` for another content."""
-    if path is None or not path.is_file():
-        return {}
-    settings = json.loads(path.read_text("utf-8") or "{}")
+def text_at(path: Path) -> str | None:
+    """Return the text of a file; None where it is missing. Raises ``ValueError`` for bytes that are no text."""
+    return path.read_text("utf-8") if path.is_file() else None
+
+
+def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
+    """Return the settings in the text of a file, which is JSON or TOML. Raises ``ValueError``."""
+    try:
+        if path.suffix == ".toml":
+            import tomlkit
+
+            document: MutableMapping[str, Any] = tomlkit.parse(text or "")
+            return document
+        settings = json.loads(text or "{}")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} holds no JSON object")  # noqa: TRY004 - as other contents that cannot be read
     return settings
@@ -98,8 +112,8 @@ PROGRAMS = {
             "claude-code",
             "~/.claude",
             (
-                Target("claude-code/hooks/hooks.json", "~/.claude/settings.json", "merge"),
-                Target("claude-code/.mcp.json", "~/.claude.json", "merge"),
+                Target("claude-code/hooks/hooks.json", "~/.claude/settings.json"),
+                Target("claude-code/.mcp.json", "~/.claude.json"),
             ),
             30,
             ("~/.claude/settings.json", ("cleanupPeriodDays",)),
@@ -109,8 +123,8 @@ PROGRAMS = {
             "codex",
             "~/.codex",
             (
-                Target("codex/hooks/hooks.json", "~/.codex/hooks.json", "merge"),
-                Target("codex/config.toml", "~/.codex/config.toml", "toml"),
+                Target("codex/hooks/hooks.json", "~/.codex/hooks.json"),
+                Target("codex/config.toml", "~/.codex/config.toml"),
             ),
         ),
         Program(
@@ -118,8 +132,8 @@ PROGRAMS = {
             "gemini-cli",
             "~/.gemini",
             (
-                Target("gemini/hooks/hooks.json", "~/.gemini/settings.json", "merge"),
-                Target("gemini/gemini-extension.json", "~/.gemini/settings.json", "merge"),
+                Target("gemini/hooks/hooks.json", f"{_GEMINI}/hooks/hooks.json", is_ours=True),
+                Target("gemini/gemini-extension.json", f"{_GEMINI}/gemini-extension.json", is_ours=True),
             ),
             30,
             ("~/.gemini/settings.json", ("general", "sessionRetention")),
@@ -128,18 +142,15 @@ PROGRAMS = {
             "opencode",
             "opencode",
             "~/.config/opencode",
-            (
-                Target("opencode/foldlog.ts", "~/.config/opencode/plugins/foldlog.ts", "own"),
-                Target("opencode/opencode.json", "~/.config/opencode/opencode.json", "merge"),
-            ),
+            (Target("opencode/foldlog.ts", "~/.config/opencode/plugins/foldlog.ts", is_ours=True),),
         ),
         Program(
             "copilot",
             "copilot-cli",
             "~/.copilot",
             (
-                Target("copilot/hooks.json", "~/.copilot/hooks/foldlog.json", "own"),
-                Target("copilot/mcp-config.json", "~/.copilot/mcp-config.json", "merge"),
+                Target("copilot/hooks.json", "~/.copilot/hooks/foldlog.json", is_ours=True),
+                Target("copilot/mcp-config.json", "~/.copilot/mcp-config.json"),
             ),
         ),
     )

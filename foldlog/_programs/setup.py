@@ -1,155 +1,196 @@
-"""Write the hooks and the server of foldlog into the settings of a program, and remove them."""
+"""Write the hooks and the server of foldlog into the settings of a program, and remove them.
+
+What was written is recorded, so that nothing else is removed: a server or a file of the user may have our names.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any, NamedTuple
 
-from foldlog._programs.programs import Program, Target, place_at
+from foldlog._programs.programs import Program, settings_in, text_at
 from foldlog._whole_file import whole_file
 
-_COMMAND = "foldlog"
-_TABLE = re.compile(r"\n?^\[mcp_servers\.foldlog(?:\.[^\]\n]+)?\].*\n?(?:\n*(?![\[\n]).+\n?)*", re.MULTILINE)
-"""Our table in a file of TOML, up to the next one. Codex writes its file again without any comment."""
-_OURS = ("hooks", "mcpServers", "mcp")
+_RECORD = "setup.json"
+"""The file that says what setup wrote: by the path of each file, what of it is ours."""
+_SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """The parts of a plugin that belong into settings; others, such as its name, are of the plugin."""
 
 
 class Written(NamedTuple):
-    """A file of settings as it is to be: ``text`` is None where it goes."""
+    """A file of settings as it is to be: ``text`` is None where it goes. ``ours`` is what of it is ours then."""
 
     path: Path
     text: str | None
+    ours: Any = None
 
 
-def settings_with(program: Program, command: str, store: str | None) -> Iterator[Written]:
-    """Yield the settings of a program with our hooks and server, which run ``command``, for a store if it is not the
-    default one. Raises ``ValueError`` for settings that cannot be read, and ``OSError``.
+def settings_with(
+    program: Program, command: Sequence[str], store: str | None, record: Mapping[str, Any]
+) -> Iterator[Written]:
+    """Yield the settings of a program with our hooks and server, which run ``command``, for a store
+    if it is not the default one. Raises ``ValueError`` for settings that cannot be read, or where
+    something of the user has the place of ours, and ``OSError``.
     """
-    texts = {written.path: written.text for written in settings_without(program)}
+    before = {written.path: written.text for written in settings_without(program, record)}
     for target in program.targets:
-        path = _path(target)
-        texts[path] = _with(target, path, texts[path] if path in texts else _text(path), command, store)
-    yield from map(Written, texts, texts.values())
-
-
-def settings_without(program: Program) -> Iterator[Written]:
-    """Yield the settings of a program that has ours, without them. Raises what ``settings_with`` raises."""
-    texts: dict[Path, str | None] = {}
-    for target in program.targets:
-        path = _path(target)
-        before = texts[path] if path in texts else _text(path)
-        if before is None:
+        path = Path(target.path).expanduser()
+        text = before[path] if path in before else text_at(path)
+        plugin = files("foldlog._programs").joinpath("plugins", target.plugin).read_text("utf-8")
+        plugin = _commanded(plugin, command, store)
+        if target.is_ours:
+            if text not in (None, plugin):
+                raise ValueError(f"{path} is there already, and setup did not write it")
+            yield Written(path, plugin, plugin)
             continue
-        after = None if target.how == "own" else _without(target, before)
-        if after != before:
-            texts[path] = None if after is not None and after.strip() in ("", "{}") else after
-    yield from map(Written, texts, texts.values())
+        settings = settings_in(path, text)
+        ours = settings_in(Path(target.plugin), plugin)
+        values = {section: ours[section] for section in _SECTIONS if section in ours}
+        made = [""] if text is None else []
+        made += _put(settings, values, path)
+        yield Written(path, _dumped(path, settings), {"made": made, "values": values})
 
 
-def is_set_up(program: Program) -> bool:
-    """Return whether all settings of a program have our hooks and server."""
-    return all((text := _text(_path(target))) is not None and _COMMAND in text for target in program.targets)
+def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
+    """Yield the settings of a program that have ours, without them. Raises what ``settings_with`` raises."""
+    for target in program.targets:
+        path = Path(target.path).expanduser()
+        ours, text = record.get(str(path)), text_at(path)
+        if ours is None or text is None:
+            continue
+        if target.is_ours:
+            if text == ours:
+                yield Written(path, None)
+            continue
+        settings = settings_in(path, text)
+        if _take(settings, ours["values"], ours["made"]):
+            is_empty = not settings and "" in ours["made"]
+            yield Written(path, None if is_empty else _dumped(path, settings))
 
 
-def write(written: Written) -> None:
-    """Write a file of settings as it is to be. Its mode stays. Raises ``OSError``."""
-    if written.text is None:
-        written.path.unlink(missing_ok=True)
+def is_set_up(program: Program, record: Mapping[str, Any]) -> bool:
+    """Return whether all settings of a program have our hooks and server. Raises what ``settings_with`` raises."""
+    return len([*settings_without(program, record)]) == len(program.targets)
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """Return what setup wrote, from its file in the folder of foldlog."""
+    return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
+
+
+def write(written: Written, folder: Path) -> None:
+    """Write a file of settings as it is to be, and what is ours into the record in a folder. The mode of the file and
+    links to it stay. Raises ``OSError``.
+    """
+    record = json.dumps({**recorded(folder), str(written.path): written.ours})
+    path = written.path.resolve()
+    if written.text is not None and written.ours is not None:  # a kill leaves a record of too much
+        _write(folder / _RECORD, record)
+        _write(path, written.text)
         return
-    written.path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(written.path) as file:
-        file.write(written.text.encode())
+    if written.text is None:
+        _remove(path)
+    else:
+        _write(path, written.text)
+    _write(folder / _RECORD, record)
 
 
-def _path(target: Target) -> Path:
-    path = place_at(target.path)
-    assert path is not None
-    return path
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = path.stat().st_mode if path.exists() else 0o600
+    with whole_file(path) as file:
+        file.write(text.encode())
+    path.chmod(S_IMODE(mode))
 
 
-def _text(path: Path) -> str | None:
-    return path.read_text("utf-8") if path.is_file() else None
+def _remove(path: Path) -> None:
+    path.unlink()
+    for folder in (path.parent, path.parent.parent):
+        if "foldlog" in (folder.name, folder.parent.name):
+            with suppress(OSError):  # it holds something else
+                folder.rmdir()
 
 
-def _with(target: Target, path: Path, before: str | None, command: str, store: str | None) -> str:
-    plugin = files("foldlog._programs").joinpath("plugins", target.plugin).read_text("utf-8")
-    if target.how == "own":
-        return _commanded(plugin, command, store)
-    if target.how == "toml":
-        block = _commanded(plugin, command, store).strip()
-        return f"{(before or '').rstrip()}\n\n{block}\n".lstrip()
-    settings = json.loads(before) if before else {}
-    if not isinstance(settings, dict):
-        raise ValueError(f"{path} holds no JSON object")  # noqa: TRY004 - as other contents that cannot be read
-    ours = json.loads(_commanded(plugin, command, store))
-    merged = _merged(settings, {name: ours[name] for name in _OURS if name in ours})
-    return json.dumps(merged, indent=2, ensure_ascii=False) + "\n"
+def _dumped(path: Path, settings: Mapping[str, Any]) -> str:
+    if path.suffix == ".toml":
+        import tomlkit
+
+        text: str = tomlkit.dumps(settings)
+        return text
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without(target: Target, before: str) -> str:
-    if target.how == "toml":
-        return _TABLE.sub("", before).lstrip()
-    return json.dumps(_cleared(json.loads(before or "{}")), indent=2, ensure_ascii=False) + "\n"
-
-
-def _commanded(text: str, command: str, store: str | None) -> str:
-    """Return the text of a plugin with the command as it is run here. Its strings are JSON in each of the languages."""
+def _commanded(text: str, command: Sequence[str], store: str | None) -> str:
+    """Return the text of a plugin with the command as it is run here. Its strings are JSON in each language."""
     option = [] if store is None else ["--db", store]
-    text = text.replace('"foldlog hook"', json.dumps(shlex.join([command, "hook", *option])))
-    text = re.sub(r'"foldlog"(?!\s*:)', lambda found: json.dumps(command), text)
-    return re.sub(r'"mcp"(?=\s*\])', lambda found: json.dumps(["mcp", *option])[1:-1], text)
+    program = json.dumps(command[0])
+    arguments = json.dumps([*command[1:], "mcp", *option])
+    text = text.replace('"foldlog hook"', json.dumps(shlex.join([*command, "hook", *option])))
+    text = re.sub(r'(command"? *[:=] *)"foldlog"', lambda found: found[1] + program, text)
+    return re.sub(r'\[\s*"mcp"\s*\]', lambda found: arguments, text)
 
 
-def _merged(settings: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with ours in them: objects are joined, lists are put together."""
-    merged = dict(settings)
-    for name, value in ours.items():
-        there = merged.get(name)
-        if isinstance(there, dict) and isinstance(value, dict):
-            merged[name] = _merged(there, value)
-        elif isinstance(there, list) and isinstance(value, list):
-            merged[name] = [*there, *value]
-        else:
-            merged[name] = value
-    return merged
+def _put(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
+    """Put our values into the sections of settings. Return which sections, and which names in them, are new."""
+    made = []
+    for section, values in ours.items():
+        if section not in settings:
+            made.append(section)
+            settings[section] = {}
+        there = settings[section]
+        for name, value in values.items():
+            if not isinstance(there, dict):
+                raise ValueError(f"{path}: {section} holds no object")  # noqa: TRY004 - as other odd settings
+            if name not in there:
+                made.append(f"{section}.{name}")
+                there[name] = value
+            elif isinstance(value, list) and isinstance(there[name], list):
+                there[name] = [*there[name], *value]
+            else:
+                raise ValueError(f"{path}: {section}.{name} is there already, and setup did not write it")
+    return made
 
 
-def _cleared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without our hooks and server, and without what is empty then."""
-    cleared = dict(settings)
-    for name in ("mcpServers", "mcp"):
-        servers = cleared.get(name)
-        if isinstance(servers, dict) and servers.pop("foldlog", None) is not None and not servers:
-            del cleared[name]
-    hooks = cleared.get("hooks")
-    if isinstance(hooks, dict):
-        kept = {event: _others(each) for event, each in hooks.items()}
-        cleared["hooks"] = {event: each for event, each in kept.items() if each or not hooks[event]}
-        if hooks and not cleared["hooks"]:
-            del cleared["hooks"]
-    return cleared
+def _take(settings: MutableMapping[str, Any], ours: Mapping[str, Any], made: Sequence[str]) -> bool:
+    """Take our values out of settings, and what setup made if it is empty then. Return whether some were there."""
+    found = False
+    for section, values in ours.items():
+        there = settings.get(section)
+        if not isinstance(there, dict):
+            continue
+        for name, value in values.items():
+            before = there.get(name)
+            left = _less(before, value)
+            if left == before:
+                continue
+            found = True
+            if left or (left is not None and f"{section}.{name}" not in made):
+                there[name] = left
+            else:
+                del there[name]
+        if section in made and not there:
+            del settings[section]
+    return found
 
 
-def _others(entries: Any) -> Any:
-    """Return the entries of an event without our hooks; anything but a list is the user's."""
-    if not isinstance(entries, list):
-        return entries
-    kept = []
-    for entry in entries:
-        commands = entry.get("hooks") if isinstance(entry, dict) else None
-        others = [each for each in commands if not _is_ours(each)] if isinstance(commands, list) else []
-        if others:
-            kept.append({**entry, "hooks": others})
-        elif not _is_ours(entry):
-            kept.append(entry)
-    return kept
-
-
-def _is_ours(hook: Any) -> bool:
-    return re.search(r"foldlog\S* hook\b", json.dumps(hook)) is not None
+def _less(there: Any, ours: Any) -> Any:
+    """Return what is left of a value without ours; None where it is ours. Of the hooks of an event it is a list."""
+    if not isinstance(there, list) or not isinstance(ours, list):
+        return None if there == ours else there
+    hooks = [hook for group in ours for hook in group["hooks"]]
+    left = []
+    for group in there:
+        others = group.get("hooks") if isinstance(group, dict) else None
+        if isinstance(others, list) and any(hook in hooks for hook in others):
+            others = [hook for hook in others if hook not in hooks]
+            group = {**group, "hooks": others}
+        if others or others is None or group in there:
+            left.append(group)
+    return left

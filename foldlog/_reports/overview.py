@@ -134,7 +134,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
             is_state = isinstance(event, DocumentChanges)  # which a runtime may write before its first record
         if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last
-    told = _title_in(attributes) or title or request or said or None
+    told = _title_in(own) or title or request or said or None
     return Overview(attributes, None if told is None else told[:TITLE_MAX], form, number, last_event_at=last)
 
 

@@ -25,14 +25,28 @@ class _About(msgspec.Struct):
     where: dict[str, str] = {}
 
 
+class _Overview(msgspec.Struct, array_like=True):
+    """The first fields of ``Overview`` in the stored figures of a source."""
+
+    attributes: msgspec.Raw
+    title: str | None
+
+
+class _Line(msgspec.Struct):
+    overview: _Overview
+
+
 _decode = msgspec.json.Decoder(_About).decode
+_decode_line = msgspec.msgpack.Decoder(_Line).decode
 
 
-def where_written(format: Format, told: Mapping[str, Any]) -> dict[str, str]:
-    """Return the attributes ``program``, ``cwd``, ``branch`` and ``model`` of a source, as far as its records say them.
-    ``told`` is what is stored about the source.
+def where_written(format: Format, told: Mapping[str, Any], title: str | None) -> dict[str, str]:
+    """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source, as
+    far as its records say them. ``told`` is what is stored about the source.
     """
     where = told.get(WHERE) or {}
+    if where and title:
+        where = {**where, "title": title}
     return {"program": format.name, **where} if where else {}
 
 
@@ -41,7 +55,10 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
 
     def read(reader: Reader) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
-        return {} if source is None else where_written(format_named(source.format), about(source))
+        if source is None:
+            return {}
+        title = _decode_line(source.line).overview.title if source.line else None
+        return where_written(format_named(source.format), about(source), title)
 
     return store.database.recorder.query(read)
 

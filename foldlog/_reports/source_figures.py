@@ -113,10 +113,10 @@ def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: in
     else:
         counting = _of_skeleton(skeleton, format, records)
     overview = counting.overview
-    if where := where_written(format, told):
-        overview = overview._replace(attributes={**where, **(overview.attributes or {})})
     if title := told.get(TITLE):
         overview = overview._replace(title=title[:TITLE_MAX])
+    if where := where_written(format, told, overview.title):
+        overview = overview._replace(attributes={**where, **(overview.attributes or {})})
     if unread := told.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
         overview = overview._replace(attributes={**(overview.attributes or {}), **lacks})

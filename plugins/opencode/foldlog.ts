@@ -1,7 +1,9 @@
-// Imports the sessions of OpenCode into foldlog, and tells its model after a compaction what it can ask for.
+// Imports the sessions of OpenCode into foldlog, starts the server of its tools, and tells the model after a compaction
+// what it can ask for.
 import { spawn } from "node:child_process"
 
 const COMMAND = "foldlog hook"
+const SERVER = { command: "foldlog", args: ["mcp"] }
 
 const run = (event: string, sessionID: string, cwd: string) =>
   new Promise<void>((done) => {
@@ -15,6 +17,10 @@ const run = (event: string, sessionID: string, cwd: string) =>
 export const Foldlog = async ({ directory }: { directory: string }) => {
   const compacted = new Set<string>()
   return {
+    config: async (config: { mcp?: Record<string, unknown> }) => {
+      const server = { type: "local", command: [SERVER.command, ...SERVER.args] }
+      config.mcp = { foldlog: server, ...config.mcp }
+    },
     event: async ({ event }: { event: { type: string; properties?: { sessionID?: string } } }) => {
       const session = event.properties?.sessionID ?? ""
       if (event.type === "session.idle") await run("Stop", session, directory)

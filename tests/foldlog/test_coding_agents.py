@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.programs import PROGRAMS
-from foldlog._programs.setup import _cleared as cleared
 from foldlog._secrets import is_secret, may_hold_secrets
 from foldlog.condensers.models.estimate import estimated
 from tests.web_client import Client
@@ -43,9 +41,12 @@ class Session:
         at = f"2026-03-01T09:{self.lines // 60:02}:{self.lines % 60:02}.000Z"
         line = {"type": kind, "uuid": uuid, "parentUuid": self.parent, "sessionId": self.name, "timestamp": at}
         line |= {"cwd": self.cwd, "gitBranch": "main", **fields}
+        self.lines, self.parent = self.lines + 1, uuid
+        return self.write(line)
+
+    def write(self, line: dict) -> Session:
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        self.lines, self.parent = self.lines + 1, uuid
         return self
 
     def user(self, words: str) -> Session:
@@ -387,32 +388,6 @@ def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
 
 
-def test_tables_of_the_user_around_ours_stay_also_where_comments_went(foldlog, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".codex").mkdir()
-    path, own = tmp_path / ".codex/config.toml", 'model = "x"\n\n[mcp_servers.mine]\ncommand = "mine"\n'
-    path.write_text(own)
-    for _ in range(2):
-        assert foldlog("setup", "codex").status == 0
-        written = path.read_text() + "\n[features]\nshell = true\n"
-        path.write_text("".join(line for line in written.splitlines(keepends=True) if not line.startswith("#")))
-        assert sorted(tomllib.loads(path.read_text())["mcp_servers"]) == ["foldlog", "mine"]
-        path.write_text(path.read_text().replace("\n[features]\nshell = true\n", "", 1))
-    path.write_text(path.read_text() + "\n[features]\nshell = true\n")
-    assert foldlog("setup", "codex", "--remove").status == 0
-    assert path.read_text() == own + "\n[features]\nshell = true\n"
-
-
-def test_hooks_of_the_user_beside_ours_stay_when_ours_are_removed():
-    ours, own = {"type": "command", "command": "/usr/bin/foldlog hook"}, {"type": "command", "command": "mine.sh"}
-    hooks = {"Stop": [{"matcher": "", "hooks": [ours, own]}, {"hooks": [ours]}], "enabled": True, "Start": {"a": 1}}
-    left = cleared({"hooks": hooks, "theme": "dark"})
-    assert left == {
-        "hooks": {"Stop": [{"matcher": "", "hooks": [own]}], "enabled": True, "Start": {"a": 1}},
-        "theme": "dark",
-    }
-
-
 @pytest.mark.parametrize("before", ["\n", "\t", '"', "\\n"])
 def test_a_secret_at_the_beginning_of_a_line_is_found_in_json_too(before):
     pytest.importorskip("detect_secrets")
@@ -465,18 +440,32 @@ def home(tmp_path, monkeypatch):
 
 
 def _files(folder):
-    return {path.relative_to(folder): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    """Return the files of programs: not those of foldlog."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and ".local" not in path.parts)
+    return {path.relative_to(folder): path.read_text() for path in paths}
 
 
+OWN_HOOK = {"type": "command", "command": "mine.sh"}
+OWN = {
+    "hooks": {"Stop": [{"matcher": "", "hooks": [OWN_HOOK]}], "Start": {"a": 1}, "Empty": []},
+    "mcpServers": {"mine": {"command": "x"}},
+    "theme": "dark",
+}
+OWN_TOML = 'theme = "dark" # mine\n\n[mcp_servers.mine]\ncommand = "mine"\n\n[features]\nshell = true\n'
+
+
+@pytest.mark.parametrize("own", [None, "{}", OWN])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_settings_are_written_into_what_is_there_and_taken_out_again(program, home, foldlog):
-    before = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "my own"}]}]}, "theme": "dark"}
-    before |= {"mcpServers": {"mine": {"command": "x"}}, "mcp": {"mine": {"type": "local"}}}
+def test_settings_are_written_into_what_is_there_and_taken_out_again(program, own, home, foldlog):
+    pytest.importorskip("tomlkit")
+    (home / "empty").mkdir(parents=True)
     for target in PROGRAMS[program].targets:
         path = home / target.path.removeprefix("~/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if target.how != "own":
-            path.write_text('theme = "dark"\n' if target.how == "toml" else json.dumps(before, indent=2) + "\n")
+        if own is not None and not target.is_ours:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            json_text = own if own == "{}" else json.dumps(own, indent=2) + "\n"
+            path.write_text(OWN_TOML if path.suffix == ".toml" else json_text)
+            path.chmod(0o640)
     mine = _files(home)
     printed = foldlog("setup", program, "--print")
     assert (printed.status, _files(home)) == (0, mine)
@@ -484,16 +473,77 @@ def test_settings_are_written_into_what_is_there_and_taken_out_again(program, ho
     for _ in range(2):  # again: nothing stands there twice
         assert foldlog("setup", program).status == 0
         written = _files(home)
-        assert all(re_found(text) == 1 for name, text in written.items() if "mcp" in text), written
-        assert all('"dark"' in written[name] for name in mine)
+        assert sum("foldlog hook" in text or "-m foldlog hook" in text for text in written.values()) == 1
+        assert all(text.count('"mcp"') == 1 for text in written.values() if '"mcp"' in text), written
+        assert own is not OWN or all("dark" in written[name] for name in mine)
     assert foldlog("setup", program, "--remove").status == 0
-    assert _files(home) == mine
+    left = _files(home)
+    assert {name: re.sub(r"\s+", "", text) for name, text in left.items()} == {
+        name: re.sub(r"\s+", "", text) for name, text in mine.items()
+    }
+    assert {(home / name).stat().st_mode & 0o777 for name in mine} <= {0o640}
+    assert not (home / ".gemini/extensions/foldlog").exists()
     assert foldlog("setup", "emacs").status == 2
 
 
-def re_found(text):
-    """How many servers of foldlog some settings have."""
-    return text.count('"mcp"]') + text.count('"mcp"\n') or 1
+@pytest.mark.parametrize(
+    "program, path, text",
+    [
+        ("claude-code", ".claude.json", '{"mcpServers": {"foldlog": {"command": "mine"}}}'),
+        ("copilot", ".copilot/mcp-config.json", '{"mcpServers": {"foldlog": {"command": "mine"}}}'),
+        ("codex", ".codex/config.toml", 'mcp_servers = {foldlog = {command = "mine"}}\n'),
+        ("opencode", ".config/opencode/plugins/foldlog.ts", "// mine\n"),
+        ("gemini", ".gemini/extensions/foldlog/gemini-extension.json", '{"name": "mine"}'),
+        ("claude-code", ".claude/settings.json", '{"hooks": ["mine"]}'),
+        ("claude-code", ".claude/settings.json", '{"hooks": {"Stop": {"mine": 1}}}'),
+        ("claude-code", ".claude/settings.json", "{ not json"),
+        ("codex", ".codex/config.toml", "not = = toml"),
+    ],
+)
+def test_what_the_user_wrote_in_the_place_of_ours_stays(program, path, text, home, foldlog):
+    pytest.importorskip("tomlkit")
+    (home / path).parent.mkdir(parents=True)
+    (home / path).write_text(text)
+    mine = _files(home)
+    ran = foldlog("setup", program)
+    assert (ran.status, path.rpartition("/")[2] in ran.err, "stay as they are" in ran.err) == (2, True, True)
+    assert _files(home) == mine
+    foldlog("setup", program, "--remove")
+    assert _files(home) == mine
+
+
+def test_what_the_user_made_of_ours_stays(home, foldlog):
+    foldlog("setup", "claude-code")
+    settings, servers = home / ".claude/settings.json", home / ".claude.json"
+    hooks = json.loads(settings.read_text())["hooks"]
+    hooks["Stop"][0]["hooks"].append(OWN_HOOK)
+    settings.write_text(json.dumps({"hooks": hooks}))
+    servers.write_text('{"mcpServers": {"foldlog": {"command": "mine"}}}')
+    assert foldlog("setup", "claude-code", "--remove").status == 0
+    assert json.loads(settings.read_text()) == {"hooks": {"Stop": [{"hooks": [OWN_HOOK]}]}}
+    assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
+
+
+def test_settings_are_written_through_a_link(home, foldlog):
+    (home / ".claude").mkdir(parents=True)
+    (home / "dotfiles.json").write_text("{}")
+    link = home / ".claude/settings.json"
+    link.symlink_to(home / "dotfiles.json")
+    foldlog("setup", "claude-code")
+    assert link.is_symlink()
+    assert "foldlog hook" in (home / "dotfiles.json").read_text()
+    foldlog("setup", "claude-code", "--remove")
+    assert json.loads((home / "dotfiles.json").read_text()) == {}
+
+
+def test_a_module_that_has_no_script_is_named_by_its_interpreter(home, foldlog, monkeypatch):
+    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
+    monkeypatch.setattr(sys, "argv", ["/somewhere/foldlog/__main__.py"])
+    foldlog("setup", "claude-code")
+    (hook,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["Stop"][0]["hooks"]
+    assert hook["command"] == f"{sys.executable} -P -m foldlog hook"
+    server = json.loads((home / ".claude.json").read_text())["mcpServers"]["foldlog"]
+    assert server == {"command": sys.executable, "args": ["-P", "-m", "foldlog", "mcp"]}
 
 
 def test_a_store_that_is_named_is_named_in_the_settings(home, foldlog, tmp_path):
@@ -516,12 +566,14 @@ def test_after_the_setup_its_store_can_be_made_and_a_hook_needs_no_path(home, fo
     assert foldlog("list", "--json").document["db"] == str(store)
 
 
-def test_settings_that_cannot_be_read_are_left_alone(home, foldlog):
-    (home / ".claude").mkdir(parents=True)
-    (home / ".claude/settings.json").write_text("{ not json")
-    ran = foldlog("setup", "claude-code")
-    assert (ran.status, "correct them, nothing was written" in ran.err) == (2, True)
-    assert not (home / ".claude.json").exists()
+@pytest.mark.parametrize("text", ["{ not json", "[]", "\x00", '{"cleanupPeriodDays": "soon", "hooks": 3}'])
+def test_doctor_names_settings_that_cannot_be_read(text, home, foldlog):
+    Session(home / ".claude/projects/p", "s1").user("begin")
+    (home / ".claude/settings.json").write_text(text)
+    (found,) = foldlog("doctor", "--json").document["programs"]
+    assert (found["transcripts"], found["days_kept"], found["is_set_up"]) == (1, 30, False)
+    assert (found["problem"] is None) == (text[0] == "{" and "soon" in text)
+    assert ("cannot be read" in foldlog("doctor").out) == (found["problem"] is not None)
 
 
 def test_doctor_says_what_is_not_kept(home, foldlog, monkeypatch, capsys):
@@ -556,7 +608,7 @@ def test_a_conversation_has_a_place(histories, session, foldlog, tmp_path, monke
     Session(tmp_path / "transcripts", "s2", "/elsewhere").user("begin").reply("fine")
     db = ("--db", str(tmp_path / "agents.db"))
     foldlog("import", str(tmp_path / "transcripts"), *db)
-    place = {"program": "claude-code", "cwd": str(tmp_path), "branch": "main", "model": "m"}
+    place = {"program": "claude-code", "cwd": str(tmp_path), "branch": "main", "model": "m", "title": "begin"}
     listed = foldlog("list", "--json", *db).document["conversations"]
     assert [one["attributes"] for one in listed] == [place, {**place, "cwd": "/elsewhere"}]
     assert histories["s1"].attributes() == place
@@ -565,6 +617,19 @@ def test_a_conversation_has_a_place(histories, session, foldlog, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     here = foldlog("list", "--here", "--json", *db).document["conversations"]
     assert [one["conversation"] for one in here] == ["s1"]
+
+
+def test_the_title_of_a_conversation_is_the_one_that_its_program_gave_last(histories, session):
+    session.user("begin").reply("fine")
+    answer_hook(histories.store, session.hook("Stop"))
+    for is_made in (False, True):
+        for title in (f"first {is_made}", f"second {is_made}"):
+            session.user("go on").reply("fine").write({"type": "ai-title", "aiTitle": title, "sessionId": "s1"})
+            answer_hook(histories.store, session.hook("Stop"))
+            assert histories["s1"].attributes()["title"] == title
+        assert len([*histories["s1"].events()]) > 1, "they are made now"
+    histories["s1"].set_attributes(title="mine")
+    assert histories["s1"].attributes()["title"] == "mine"
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------

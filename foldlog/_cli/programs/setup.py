@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+import sysconfig
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +16,8 @@ from foldlog._cli.options import DEFAULT_DB, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.programs.quick_hook import program_db
 from foldlog._programs.programs import PROGRAMS
-from foldlog._programs.setup import settings_with, settings_without, write
+from foldlog._programs.setup import recorded, settings_with, settings_without, write
+from foldlog.eventstore.inside import install_command
 
 
 def run(
@@ -37,30 +39,39 @@ def run(
     """
     if program not in PROGRAMS:
         raise Refused(f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}")
-    chosen, store = PROGRAMS[program], program_db(db)
+    chosen, store, folder = PROGRAMS[program], program_db(db), Path(home_folder())
     named = None if store == home_db() else _absolute(store)
-    # the whole path: the program may be started without the environment in which this command is found
-    command = os.path.abspath(shutil.which("foldlog") or sys.argv[0])
     try:
-        files = [*(settings_without(chosen) if remove else settings_with(chosen, command, named))]
+        record = recorded(folder)
+        changed = settings_with(chosen, _command(), named, record)
+        files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:
-        raise Refused(f"settings of {program} cannot be read: {error}; correct them, nothing was written") from error
+        raise Refused(f"settings of {program} stay as they are: {error}; correct them") from error
+    except ImportError as error:
+        needed = f"its settings need {error.name}, which is not installed: {install_command('mcp')}"
+        raise Refused(needed) from error
     for written in files:
         if show:
             terminal.say((f"{written.path}:", "bold"))
             for line in (written.text or "(removed)").splitlines():
                 terminal.say(line)
             continue
-        write(written)
+        write(written, folder)
         terminal.say(f"{'removed' if written.text is None else 'wrote'} {written.path}")
     if remove and not show:
         terminal.note(f"the conversations stay in {store}")
     elif not show:
-        if named is None:
-            os.makedirs(home_folder(), mode=0o700, exist_ok=True)
         use_store(store)
         so_far = command_of("import", "--from", chosen.format)
         terminal.note(f"start {program} again; to import what it has so far: {so_far}")
+
+
+def _command() -> list[str]:
+    """Return the command of this environment: the program is started in another one, and in folders whose files Python
+    must not import (``-P``).
+    """
+    script = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    return [script] if os.path.isfile(script) else [sys.executable, "-P", "-m", "foldlog"]
 
 
 def _absolute(store: str) -> str:
