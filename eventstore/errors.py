@@ -112,14 +112,14 @@ class IdempotencyConflict(EventStoreError):
 class HistoryDiverged(EventStoreError):
     """A history differs from the one that was imported before. Nothing was written; import it under another id."""
 
-    def __init__(self, conversation: str, event_id: int, version: int, *, redacted: int | None = None) -> None:
-        if redacted is None:
+    def __init__(self, conversation: str, event_id: int, version: int, *, redacted: bool = False) -> None:
+        if not redacted:
             problem = (
                 f"differs from event {event_id} on: it is another conversation, or each of two copies of a store made "
                 f"the events of an import for itself; copy it to a store of its own"
             )
         else:
-            problem = f"has the redacted event {redacted} once more, as event {event_id}; take it out of the history"
+            problem = f"has the content of event {event_id}, which was redacted here: what was redacted stays out"
         super().__init__(f"conversation {conversation!r} has {version} events, and the given history {problem}")
         self.conversation, self.event_id, self.version = conversation, event_id, version
 

@@ -30,7 +30,7 @@ from foldlog.eventstore.log.finding import (
     tombstones_before,
 )
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.importing import Check, extend, ingest
+from foldlog.eventstore.log.importing import extend, ingest
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
@@ -119,19 +119,20 @@ class Store:
                 note_committed(error)
                 raise
 
-    def ingest(self, conversation: str, events: Iterable[Event | Encoded], check: Check = lambda _: None) -> Ingested:
+    def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
 
-        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. Those that the conversation has already
-        are compared, and only new ones are added: importing twice adds nothing, and a grown source adds its tail. A new
-        conversation appears whole or not at all; a long one is staged in small transactions: others do not wait.
+        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first ones are compared with those
+        that the conversation has already, and only those behind them are added: importing twice adds nothing, and a
+        grown source adds its tail. A new conversation appears whole or not at all; a long one is staged in small
+        transactions: others do not wait.
 
-        Raises ``HistoryDiverged`` where the beginning differs from what is stored, ``InvalidEvent``,
-        ``ConversationErased``, ``StoreUnavailable``; what the iterable or ``check`` raises, called in each transaction.
-        Then nothing is imported, except the first part of a long tail, which the next import continues. On disk when it
-        returns. Cost: the events given.
+        Raises ``HistoryDiverged`` where an event differs from the stored one, or its content was redacted here;
+        ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and what the iterable raises. Then nothing is
+        imported, except the first part of a long tail, which the next import continues. On disk when it returns. Cost:
+        the events given.
         """
-        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project, check))
+        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
 
     def extend(
         self,

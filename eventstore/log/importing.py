@@ -7,37 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from msgspec.structs import replace
-
-from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import numbered
 from foldlog.eventstore.errors import ConversationNotFound, HistoryDiverged, StoreUnavailable, VersionConflict
-from foldlog.eventstore.events import (
-    NOT_RECORDED,
-    CondensationAction,
-    DocumentChanges,
-    Event,
-    Redaction,
-    names_source_ids,
-    summary_id,
-    summary_of,
-)
+from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
-from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
     begun,
     chained,
     dense_rows,
     from_microseconds,
+    is_redacted,
     new_salt,
     not_erased,
     stored_event_of,
@@ -60,16 +48,10 @@ REKEY = "rekey"
 """The operations that may be left unfinished."""
 
 _CHUNK_BYTES = 8 * 2**20
-_IDS = ("cause", "version", "summary_of", "forgotten_events_start_id", "forgotten_events_end_id")
-"""The fields of events that name another event."""
-_OF_OTHERS = ("redaction", "document_changes")
-"""The kinds of events of which a source may know nothing."""
 
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
-Check = Callable[[Reader], object]
-"""Called in each transaction of an import: it raises to end the import, because its premise has changed."""
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
 """Tells the inline projections about events that a transaction has just written."""
 
@@ -90,13 +72,12 @@ class StagedWriter:
         *,
         replaces: int | None = None,
         is_staged: bool = True,
-        check: Check = lambda _: None,
     ) -> None:
         """``there`` is the stored conversation; if it is None, the first transaction begins ``new``. ``replaces`` is
         the key of an erased conversation whose id ``new`` takes. Without ``is_staged``, one call of ``add`` has all
-        rows, and readers see them at once. ``check`` is called in each transaction.
+        rows, and readers see them at once.
         """
-        self.database, self._check = database, check
+        self.database = database
         self._new = new
         self.there = there
         self._replaces = replaces
@@ -170,7 +151,6 @@ class StagedWriter:
 
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
         database, new, there = self.database, self._new, self.there
-        self._check(transaction)
         found = database.find(transaction, new.id, pending=there is not None and there.pending > 0)
         if found is not None and found.key != self._replaces:
             not_erased(found)
@@ -194,22 +174,17 @@ class StagedWriter:
         return WriteTransaction(transaction, begun, database)
 
 
-def ingest(
-    database: Database, conversation: str, history: Iterator[Encoded], project: Project, check: Check
-) -> tuple[int, int]:
+def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
     """Import a history into a conversation; one that fits one transaction is not staged. Return how many events were
     added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
-    receipts: list[int] = []
     if there is not None:
-        history, receipts = _compare(database, there, history)
-    if receipts:
-        history = (ids_moved(encoded, receipts) for encoded in history)
+        history = new_events(database, there, history)
     chunks = chunked(history)
     first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
-    with StagedWriter(database, last, there, is_staged=len(first) > 1, check=check) as writer:
+    with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
         for chunk in chain(first, chunks):
             rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
             writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))
@@ -269,83 +244,28 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _compare(
-    database: Database, found: Conversation, history: Iterator[Encoded]
-) -> tuple[Iterator[Encoded], list[int]]:
-    """Compare the history with the stored events. Return the events of the history that are new, and the ids of stored
-    redactions and changes of documents that the source does not have. A history that ends before the stored events has
-    no new events.
+def new_events(database: Database, found: Conversation, history: Iterator[Encoded]) -> Iterator[Encoded]:
+    """Compare a history with the stored events. Return the events behind them.
 
-    Raises ``HistoryDiverged`` at the first event that differs.
+    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: its content must not come
+    back under this id.
     """
-    receipts: list[int] = []
-    encoded = next(history, None)
     for row in stored_rows(database, found):
-        if row.kind in _OF_OTHERS and (encoded is None or encoded.kind != row.kind):
-            receipts.append(row.id)
-            continue
-        if encoded is None:
-            return iter(()), []
-        encoded = ids_moved(encoded, receipts)
-        if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
-            stored = stored_event_of(found.id, row)  # raises where the row is damaged
-            if not say_the_same(stored, encoded.event):
-                raise HistoryDiverged(found.id, row.id, found.version)
         encoded = next(history, None)
-    new = iter(()) if encoded is None else chain((encoded,), history)
-    return new, receipts
+        if encoded is None:
+            break
+        redacted = is_redacted(row.proof)
+        if redacted or (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
+            stored_event_of(found.id, row)  # raises where the row is damaged
+            raise HistoryDiverged(found.id, row.id, found.version, redacted=redacted)
+    return history
 
 
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
-    """Pass a chunk of events to the projections, if one of the events is structural. ``row`` is the first row. Raises
-    ``HistoryDiverged`` for an event whose content was redacted here.
-    """
-    if writing.redactions:
-        _refuse_redacted(writing, row.id, (encoded.event for encoded in chunk))
+    """Pass a chunk of events to the projections, if one of the events is structural. ``row`` is the first row."""
     if any(encoded.structural for encoded in chunk):
         events = numbered((encoded.event for encoded in chunk), row.id)
         project(writing, with_times(events, from_microseconds(row.recorded_at)))
-
-
-def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:
-    """Raise ``HistoryDiverged`` for a new event with the kind and the source id of a redacted event: it would bring the
-    redacted content back.
-    """
-    for event_id, event in enumerate(events, version):
-        origin = event.origin
-        key = None if origin is None else source_key(origin.format, origin.id)
-        recalled = None if key is None else writing.recalled(key)
-        if recalled is None:
-            continue
-        for stored in writing.events(recalled.first_id, recalled.first_id + recalled.events):
-            if stored.redacted is not None and type(stored) is type(event):
-                raise HistoryDiverged(writing.conversation, event_id, version, redacted=stored.id)
-
-
-def timed_as(stored: Event, given: Event) -> Event:
-    """Return the given event with the time of the stored event, where only their times differ.
-
-    An event that was stored without a time gets one when it is read. An import notes that its source has no times; a
-    live recording of the same events does not.
-    """
-    if stored.origin is None:
-        return replace(given, timestamp=None) if stored.timestamp is None else given
-    if given.origin is None or stored.origin.time or given.origin.time:
-        return given
-    return replace(given, origin=replace(given.origin, time=stored.origin.time))
-
-
-def say_the_same(stored: Event, given: Event) -> bool:
-    """Return whether a stored event equals the given one. A redacted event equals it if the fields that a redaction
-    leaves are equal.
-    """
-    stored, given = untraced(stored), timed_as(stored, given)
-    if stored.redacted is not None:
-        return can_be_redacted(given) and without_content(replace(given, id=stored.id), stored.redacted) == stored
-    if isinstance(stored, Redaction):
-        return False
-    one, other = encode(stored), encode(given)
-    return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
 
 
 # -- conversations that are not published ------------------------------------------------------------------------------
@@ -378,45 +298,3 @@ def delete_rows(recorder: Recorder, key: int) -> None:
     """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)
-
-
-# -- ids that moved ----------------------------------------------------------------------------------------------------
-# A source does not have the redactions and the changes of documents that were appended here: the ``receipts``. So its
-# event n has the id n plus the number of receipts before it, and the ids that its events name move as far.
-
-
-def place_of(event_id: int, receipts: Sequence[int]) -> int:
-    """Return the id in the conversation of the event of the source with this id. ``receipts`` are ascending ids."""
-    for receipt in receipts:
-        if receipt > event_id:
-            break
-        event_id += 1
-    return event_id
-
-
-def ids_moved(encoded: Encoded, receipts: Sequence[int]) -> Encoded:
-    """Return an event of the source with each id that it names replaced by the id in the conversation."""
-    event = encoded.event
-    if not receipts:
-        return encoded
-    ids = {name: getattr(event, name, None) for name in _IDS}
-    moved: dict[str, Any] = {name: place_of(each, receipts) for name, each in ids.items() if each is not None}
-    if isinstance(event, CondensationAction):
-        if names_source_ids(event):
-            moved = {"cause": moved["cause"]} if "cause" in moved else {}
-        elif event.given_ids is not None:
-            moved["forgotten_event_ids"] = tuple(_forgotten(each, receipts) for each in event.given_ids)
-    elif isinstance(event, DocumentChanges):
-        moved["changed"] = {name: _change(change, receipts) for name, change in event.changed.items()}
-        moved["others"] = {name: place_of(each, receipts) for name, each in event.others.items()}
-    return encode(replace(event, id=NOT_RECORDED, **moved)) if moved else encoded
-
-
-def _forgotten(event_id: int, receipts: Sequence[int]) -> int:
-    if event_id < NOT_RECORDED:
-        return summary_id(place_of(summary_of(event_id), receipts))
-    return place_of(event_id, receipts)
-
-
-def _change(change: Mapping[str, Any], receipts: Sequence[int]) -> dict[str, Any]:
-    return {**change, "base": place_of(change["base"], receipts)} if "base" in change else dict(change)

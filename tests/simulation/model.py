@@ -467,13 +467,15 @@ class Store:
             raise Refused("ConversationErased")
 
     def places(self, name: str, source: Sequence[Event], form: str = "") -> list[int]:
-        """Return where the first events of a history to import are. Between them, receipts and changes of documents are
-        passed over; by an import of a file also requests and declined condensations that were appended.
+        """Return where the first events of a history to import are. By an import of a file receipts, changes of
+        documents, requests and declined condensations between them are passed over. What was redacted stays out.
         """
         found = self.get(name) if self.version(name) else Conversation(name)
         places = [event["id"] for event in found.events if not is_of_others(event, form)]
         for there, event in zip(places, source, strict=False):
             stored = found.events[there]
+            if stored["redacted"] and not form:
+                raise Refused("HistoryDiverged")
             given = moved(event, places) | {key: stored[key] for key in ("id", "at", "tag")}
             given = without_content(given) | {"was": stored["was"]} if stored["redacted"] else given
             if given != stored:
@@ -646,7 +648,7 @@ def is_of_others(event: Event, form: str) -> bool:
     is_asked = event["kind"] == "condensation_request" or (
         event["kind"] == "condensation" and event["summary"] is None and not list(forgotten(event))
     )
-    return event["kind"] in OF_OTHERS or bool(form and event["origin"] is None and is_asked)
+    return bool(form) and (event["kind"] in OF_OTHERS or (event["origin"] is None and is_asked))
 
 
 def document_changes(values: Mapping[str, Any]) -> Event:
