@@ -202,16 +202,16 @@ class UnknownEventType(EventStoreError):
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog verify``, then ``foldlog copy
-    --damaged``.
+    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog store verify``, then ``foldlog store
+    copy --damaged``.
 
     A follower gets the ``position`` of the event: resume after it.
     """
 
     def __init__(self, conversation: str, event_id: int, problem: str, position: int | None = None) -> None:
         super().__init__(
-            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog verify', then "
-            f"'foldlog copy --damaged'"
+            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog store verify', then "
+            f"'foldlog store copy --damaged'"
         )
         self.conversation, self.event_id, self.problem, self.position = conversation, event_id, problem, position
 
@@ -239,8 +239,8 @@ class StoreUnusable(EventStoreError):
 
 
 class StoreDamaged(StoreUnusable):
-    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog verify``, then restore a backup, or
-    copy what is sound with ``foldlog copy --damaged``.
+    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog store verify``, then restore a
+    backup, or copy what is sound with ``foldlog store copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:

@@ -264,7 +264,7 @@ class Store:
         of one store come in order: keep ``str(recorded.position)``, and give this text.
 
         Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises ``StoreUnusable`` where
-        SQLite cannot read a page of the file: ``foldlog copy --damaged`` copies the others.
+        SQLite cannot read a page of the file: ``foldlog store copy --damaged`` copies the others.
         Cost: the events yielded, read a page at a time.
         """
         if not isinstance(after_position, str):

@@ -217,7 +217,7 @@ class HeadDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class HeadsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog verify --print-heads``, of the store with this uuid."""
+    """``foldlog store verify --print-heads``, of the store with this uuid."""
 
     store: str
     heads: tuple[HeadDocument, ...]
@@ -230,7 +230,7 @@ class AttributesDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class DocumentsDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog documents``."""
+    """``foldlog show --documents``."""
 
     documents: dict[str, Any]
 
@@ -240,6 +240,12 @@ class ReportDocument(OfVersion, frozen=True, kw_only=True):
 
     file: str
     bytes: int
+
+
+class AppendedDocument(OfVersion, frozen=True, kw_only=True):
+    """``foldlog append``: the ids of the new events, and the version with them."""
+
+    events: tuple[int, ...]
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
@@ -259,7 +265,7 @@ class ProblemDocument(Document, frozen=True, kw_only=True):
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):
-    """``foldlog backup``. ``records`` counts those of sources that are no events yet."""
+    """``foldlog store backup``. ``records`` counts those of sources that are no events yet."""
 
     file: str
     bytes: int
@@ -270,7 +276,7 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog copy``. ``grown_since`` names conversations with events that came while the copy was made;
+    """``foldlog store copy``. ``grown_since`` names conversations with events that came while the copy was made;
     ``records`` are those that are no events yet.
     """
 
@@ -284,7 +290,7 @@ class CopiedDocument(Document, frozen=True, kw_only=True):
 
 
 class VacuumDocument(Document, frozen=True, kw_only=True):
-    """``foldlog vacuum``."""
+    """``foldlog store vacuum``."""
 
     imports_discarded: int
     bytes_before: int | None
@@ -500,25 +506,6 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     steps: tuple[StepDocument, ...]
 
 
-class MeasuredDocument(OfVersion, frozen=True, kw_only=True):
-    """How fast the Views of one conversation open. ``agrees``: whether its View is the fold of its events."""
-
-    view: int
-    open_ms: float
-    past_ms: float
-    rebuild_ms: float
-    rebuild_events_per_s: float
-    times_faster: float
-    agrees: bool
-
-
-class BenchDocument(Document, frozen=True, kw_only=True):
-    """``foldlog bench``."""
-
-    rounds: int
-    conversations: tuple[MeasuredDocument, ...]
-
-
 class RevisionDocument(Document, frozen=True, kw_only=True):
     """A stored revision that differs from the log."""
 
@@ -526,8 +513,8 @@ class RevisionDocument(Document, frozen=True, kw_only=True):
     problem: str
 
 
-class AuditedDocument(OfVersion, frozen=True, kw_only=True):
-    """The revisions of one conversation, compared with its log."""
+class ViewsDocument(Document, frozen=True, kw_only=True):
+    """The stored revisions of a conversation's Views, compared with its log."""
 
     revisions: int
     missing: int
@@ -542,21 +529,13 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """What was added to an audit database. ``rebuilt``: it was emptied first, since the store was restored."""
+    """``foldlog export --to``: what was added. ``rebuilt``: it was emptied first, since the store was restored."""
 
     events: int
     condensations: int
     conversations: int
     damaged: tuple[DamagedDocument, ...] = ()
     rebuilt: bool = False
-
-
-class AuditDocument(Document, frozen=True, kw_only=True):
-    """``foldlog audit``. ``unread`` conversations were not read to the end; ``added`` is there with ``--to``."""
-
-    conversations: tuple[AuditedDocument, ...]
-    unread: tuple[ProblemDocument, ...]
-    added: AddedDocument | UnsetType = UNSET
 
 
 class SpendingDocument(Document, frozen=True, kw_only=True):
@@ -691,58 +670,10 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     dropped: tuple[DroppedDocument, ...]
 
 
-class ParameterDocument(Document, frozen=True, kw_only=True):
-    """A parameter of a strategy."""
-
-    name: str
-    type: str
-    required: bool
-    default: Any
-    description: str
-
-
-class StrategyDocument(Document, frozen=True, kw_only=True):
-    """A strategy that a configuration can name. ``handles_requests``: ``foldlog condense`` can run it; a pipeline,
-    where one of its parts does.
-    """
-
-    type: str
-    aliases: tuple[str, ...]
-    description: str
-    handles_requests: bool
-    parameters: tuple[ParameterDocument, ...]
-
-
-class StrategiesDocument(Document, frozen=True, kw_only=True):
-    """``foldlog condensers``."""
-
-    condensers: tuple[StrategyDocument, ...]
-
-
-class AdapterDocument(Document, frozen=True, kw_only=True):
-    """An adapter for an agent runtime. ``tested`` are the releases of its SDK, the oldest that it can use first;
-    ``installed`` is the one here.
-    """
-
-    name: str
-    runtime: str
-    module: str
-    classes: tuple[str, ...]
-    extra: str
-    distribution: str
-    tested: tuple[str, ...]
-    installed: str | None
-    state: str
-
-
-class AdaptersDocument(Document, frozen=True, kw_only=True):
-    """``foldlog adapters``."""
-
-    adapters: tuple[AdapterDocument, ...]
-
-
 class RestoredDocument(Document, frozen=True, kw_only=True):
-    """``foldlog restore``. ``kept`` is the former file; what was erased or redacted since the backup exists again."""
+    """``foldlog store restore``. ``kept`` is the former file; what was erased or redacted since the backup exists
+    again.
+    """
 
     file: str
     kept: str | None
@@ -977,7 +908,9 @@ class LossDocument(Document, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Document, frozen=True, kw_only=True):
-    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not given) or erased."""
+    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not given) or erased.
+    ``views`` is there with ``--views``.
+    """
 
     conversation: str | None
     version: int
@@ -987,6 +920,7 @@ class VerdictDocument(Document, frozen=True, kw_only=True):
     generation: int | UnsetType = UNSET
     erased_at: str | UnsetType = UNSET
     erased_reason: str | UnsetType | None = UNSET
+    views: ViewsDocument | UnsetType = UNSET
 
 
 class CheckedDocument(Document, frozen=True, kw_only=True):
@@ -998,7 +932,7 @@ class CheckedDocument(Document, frozen=True, kw_only=True):
 
 
 class VerifiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog verify``. ``database`` are the findings that belong to no conversation."""
+    """``foldlog store verify``. ``database`` are the findings that belong to no conversation."""
 
     db: str
     conversations: tuple[VerdictDocument, ...]
@@ -1016,7 +950,7 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog erase``: the tombstones, or with ``--dry-run`` what would be erased; and what stays, and why.
+    """``foldlog store erase``: the tombstones, or with ``--dry-run`` what would be erased; and what stays, and why.
 
     ``holders`` names what may still hold the content, as far as the store knows.
     """
@@ -1028,14 +962,14 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """Events of a conversation that ``foldlog redact`` found, and, if asked for, the summaries that go too."""
+    """Events of a conversation that ``foldlog store redact`` found, and, if asked for, the summaries that go too."""
 
     event_ids: tuple[int, ...]
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog redact``: the events that were found, the conversations whose sources hold the text ``beside`` their
-    records, the receipts, and what stays, and why.
+    """``foldlog store redact``: the events that were found, the conversations whose sources hold the text ``beside``
+    their records, the receipts, and what stays, and why.
 
     ``holders`` names what may still hold the content, as far as the store knows.
     """
@@ -1073,7 +1007,7 @@ class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyDocument(Document, frozen=True, kw_only=True):
-    """``foldlog rekey``."""
+    """``foldlog store rekey``."""
 
     db: str
     conversations: tuple[RekeyedDocument, ...]

@@ -196,7 +196,7 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
         return _explain_taken_back(event, came, view, since)
     by, summary, stands_in = _follow(event, {one.id for one in view}, (one for one in since if contains(kept, one.id)))
     if by is None:  # the View was folded from another log, or the revision is damaged
-        reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
+        reason = "no event of the log forgets it, but the View does not show it: run 'foldlog store verify --views'"
         return Why(event, view.version, "forgotten", reason)
     kind, at = "condensation" if isinstance(by, CondensationAction) else "request", by.id + 1
     reason = f"{kind} {by.id} forgot it at version {at}"

@@ -46,7 +46,7 @@ for command in (
     ["demo"],
     ["list", "--db", "history.db"],
     ["view", "c1", "--db", "history.db"],
-    ["verify", "--db", "history.db"],
+    ["store", "verify", "--db", "history.db"],
 ):
     subprocess.run(["foldlog", *command], check=True, stdout=subprocess.DEVNULL)
 print("foldlog", foldlog.__version__, "works with Python", sys.version.split()[0])

@@ -17,7 +17,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from foldlog._cli.application import COMMANDS, module_of
+from foldlog._cli.catalog import COMMANDS, module_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "CLI.md"
@@ -55,9 +55,9 @@ _KEY = base64.b64encode(bytes(32)).decode()
 _SHOWN = {
     "import": "foldlog import tidewatch.jsonl --db new.db",
     "compare": "foldlog compare tidewatch",
-    "copy": "foldlog copy foldlog.db copied.db",
-    "erase": 'foldlog erase tidewatch --reason "asked to" --yes',
-    "redact": 'foldlog redact tidewatch 17 --reason "asked to" --by ann --yes',
+    "store copy": "foldlog store copy foldlog.db copied.db",
+    "store erase": 'foldlog store erase tidewatch --reason "asked to" --yes',
+    "store redact": 'foldlog store redact tidewatch 17 --reason "asked to" --by ann --yes',
 }
 """What is run in place of the example of the help, which asks a person, or needs a server or files of one's own."""
 _NOT_SHOWN = {
@@ -67,8 +67,8 @@ _NOT_SHOWN = {
     "doctor": "it reads settings of the user",
 }
 _BEFORE = {
-    "restore": "foldlog backup monday.db",
-    "verify": "foldlog verify --print-heads --json > heads.json",
+    "store restore": "foldlog store backup monday.db",
+    "store verify": "foldlog store verify --print-heads --json > heads.json",
 }
 """What is run first, and not shown."""
 _LINES, _COLUMNS = 7, 100
@@ -104,7 +104,7 @@ def index() -> str:
 _PRINT_HELPS = """
 import sys
 from foldlog._cli import main
-for name in ([], *([name] for name in sys.argv[1:])):
+for name in ([], *map(str.split, sys.argv[1:])):
     sys.argv = ["foldlog", *name, "--help"]
     try:
         main()
@@ -153,8 +153,6 @@ def _output_of(name: str, base: Path) -> str:
         _run(_BEFORE[name], folder)
     printed = _run(command, folder).replace(f"{folder}{os.sep}", "").replace(f"{base}{os.sep}", "")
     lines = [_OF_THE_RUN.sub("…", line).rstrip() for line in printed.strip("\n").splitlines()]
-    if name == "bench":  # its columns are as wide as what was measured
-        lines = [re.sub(" {2,}", "  ", line) for line in lines]
     shown = [line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 1]}…" for line in lines[:_LINES]]
     if len(lines) > _LINES:
         shown.append("…")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import foldlog
-from foldlog.adapters._catalog import ADAPTERS
+from tests.adapters_list import ADAPTERS
 
 WAYS = [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
 VALUES = {"str": "c1", "int": 7, "int | None": None, "bool": True, "tuple[str, ...]": ("f1", "f2")}

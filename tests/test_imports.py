@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._cli.application import COMMANDS, module_of
+from foldlog._cli.catalog import COMMANDS, module_of
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
 

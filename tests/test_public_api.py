@@ -13,7 +13,7 @@ import pytest
 import foldlog
 import foldlog.condensers
 import foldlog.eventstore
-from foldlog.adapters._catalog import ADAPTERS
+from tests.adapters_list import ADAPTERS
 
 PACKAGES = ["foldlog.eventstore", "foldlog.projections", "foldlog.condensers", "foldlog"]
 

@@ -15,7 +15,7 @@ from tests.which import covering, modules
     [
         ("list", "tests/foldlog/test_cli.py::test_an_import_is_listed_viewed_logged_and_exported", "test_export_gives"),
         (
-            "foldlog/_cli/views/why.py",
+            "foldlog/_cli/commands/why.py",
             "tests/foldlog/test_looking.py::test_why_takes_an_id_or_words",
             "test_export_gives",
         ),

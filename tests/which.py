@@ -13,7 +13,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from foldlog._cli.application import COMMANDS, module_of
+from foldlog._cli.catalog import COMMANDS, module_of
 
 __all__ = ["covering", "modules"]
 

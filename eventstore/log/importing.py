@@ -61,7 +61,8 @@ class StagedWriter:
 
     A new conversation is staged: no reader sees it until it is published whole. New events of an existing conversation
     are appended, and stay even if a later transaction fails. A context manager: after an error or Ctrl-C it deletes a
-    staged conversation. If it cannot, the rows stay invisible, and the next import or 'foldlog vacuum' deletes them.
+    staged conversation. If it cannot, the rows stay invisible, and the next import or 'foldlog store vacuum' deletes
+    them.
     """
 
     def __init__(

@@ -194,7 +194,7 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
         where = "" if conversation is None else f"conversation {conversation!r}: "
         raise StoreDamaged(
             f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
-            f"replaced; restore another backup, or copy what is sound with 'foldlog copy --damaged'"
+            f"replaced; restore another backup, or copy what is sound with 'foldlog store copy --damaged'"
         )
     return _counted(made), living
 
@@ -250,7 +250,7 @@ def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done
         if error.kind != "read":
             raise
         if pending:
-            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog vacuum' again", kind="read")
+            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog store vacuum' again", kind="read")
             still_read.unfinished = True
             raise still_read from error
         returned = False

@@ -203,7 +203,7 @@ class _Change:
             first, last = changed[0][0].id, changed[-1][0].id
             raise StoreDamaged(
                 f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in their new form, so "
-                f"they were not changed; run 'foldlog verify', and report this"
+                f"they were not changed; run 'foldlog store verify', and report this"
             )
         if changed:
             self._transaction.replace_rows(self._found.key, [new for _, new in changed])

@@ -66,7 +66,9 @@ def finish(database: Database, left: Unfinished) -> None:
         try:
             reform(database, key)
         except KeyUnavailable as error:
-            raise KeyUnavailable(f"a 'foldlog rekey' of conversation {name!r} is not complete: {error}") from error
+            raise KeyUnavailable(
+                f"a 'foldlog store rekey' of conversation {name!r} is not complete: {error}"
+            ) from error
     elif operation == BACKUP:
         if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
             return  # it still runs

@@ -127,7 +127,9 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     try:
         findings.extend(map(of_all, recorder.check()))  # those before an error stay
         left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
-        copy = "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog vacuum' deletes it"
+        copy = (
+            "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog store vacuum' deletes it"
+        )
         findings += [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
         findings += findings_in_ledger(database, 0, "")
     except StoreDamaged as error:
@@ -191,7 +193,7 @@ def _of_an_erased(
     assert found.erasure is not None
     yield from findings_in_ledger(database, found.key, found.id)
     if database.recorder.query(lambda reader: reader.unfinished(found.key)):
-        yield of_all("its erasure is not complete; run 'foldlog vacuum' to complete it", unfinished=True)
+        yield of_all("its erasure is not complete; run 'foldlog store vacuum' to complete it", unfinished=True)
     for version, head in kept:
         if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
             yield of_all(f"its tombstone is of another history than the published head at version {version}")

@@ -279,7 +279,7 @@ class Reader(ABC):
             return found._replace(version=found.begins)
         if border[0].meta is UNREADABLE:
             what = f"the event before conversation number {found.key}"
-            raise StoreDamaged(f"{what} is damaged; run 'foldlog verify', then 'foldlog copy --damaged'")
+            raise StoreDamaged(f"{what} is damaged; run 'foldlog store verify', then 'foldlog store copy --damaged'")
         return found.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:

@@ -46,7 +46,7 @@ def missing_indices(dialect: str, there: Collection[str]) -> list[str]:
     made = {name for script in migrations(dialect).values() for name in _INDEX.findall(script)}
     return [
         f"the index {name} is missing, so reading is slow or fails; a copy of the store has it again (see "
-        f"'foldlog copy --help'); where copying fails, restore a backup"
+        f"'foldlog store copy --help'); where copying fails, restore a backup"
         for name in sorted(made.difference(there))
     ]
 

@@ -18,7 +18,7 @@ from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 
 T = TypeVar("T")
 
-_REMEDY: Final = "run 'foldlog verify', then 'foldlog copy --damaged'"
+_REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged'"
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 

@@ -1,9 +1,9 @@
 """The command ``foldlog``, for people and for scripts.
 
-To add a command: write ``<name>.py``, in the folder of its heading, with a function ``run`` (its signature is the
-command line, its docstring the help) and put ``<name>`` into ``COMMANDS`` in
-``application.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of
-its options need, and what is not installed everywhere.
+To add a command: write ``commands/<name>.py``, or ``commands/store/<name>.py`` for one that looks after a store, with
+a function ``run`` (its signature is the command line, its docstring the help) and put its name into ``COMMANDS`` in
+``catalog.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of its
+options need, and what is not installed everywhere.
 
 The rules of every command:
 
@@ -16,12 +16,15 @@ The rules of every command:
     hints       a command that a message names is made by ``hints.command``: it names the store that was given
     text        ``terminal`` alone prints, and escapes every text, so that no history steers a terminal
 
-    histories/ views/ forgetting/ programs/ trust/ maintenance/ demo.py   the commands, by their heading in the help
-    first_day.py                                            what ``foldlog`` alone shows
-    options.py selection.py stores.py                       what commands take: options, files, filters, times, --db
-    terminal.py tables.py events.py pager.py                how they print
-    outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
-    agent_model.py                                          the agent's model, at the command line
+    application.py catalog.py suggestions.py   the commands, how their errors are reported, what was meant
+    commands/                                  one file a command; commands/store/: those that look after a store
+    first_day.py                               what ``foldlog`` alone shows
+    options.py selection.py stores.py          what commands take: options, files, filters, times, --db
+    terminal.py tables.py events.py pager.py   how they print
+    outcome.py hints.py                        how they end; the commands that their messages name
+    agent_model.py                             the agent's model, at the command line
+    erasing.py vacuuming.py verifying.py published_heads.py database_export.py   parts of commands
+    program_store.py quick_hook.py             the store of coding agents; the hook without what other commands need
 """
 
 import atexit
@@ -35,7 +38,7 @@ from foldlog._cli.outcome import INTERRUPTED, INTERRUPTED_WORDS
 def main() -> None:
     """Run the command line and exit with its status."""
     try:
-        from foldlog._cli.programs.quick_hook import answer, is_hook
+        from foldlog._cli.quick_hook import answer, is_hook
 
         if is_hook(sys.argv[1:]):
             answer(sys.argv[-1] if len(sys.argv) > 2 else DEFAULT_DB)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
-import keyword
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,42 +16,25 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from foldlog._cli import terminal
+from foldlog._cli.catalog import COMMANDS, FIRST_DAY, GROUP, module_of
 from foldlog._cli.hints import use_store
-from foldlog._cli.mistakes import meant
 from foldlog._cli.outcome import DONE, FINDINGS, INTERRUPTED, INTERRUPTED_WORDS, REFUSED, Refused, is_of_damage
+from foldlog._cli.suggestions import suggested
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-COMMANDS: Mapping[str, Sequence[str]] = {
-    "Begin here": ("demo",),
-    "Histories": (
-        *("import", "list", "log", "show", "search", "view", "fork", "report", "serve"),
-        *("documents", "attributes", "export"),
-    ),
-    "Views": ("why", "diff", "stats", "audit", "bench"),
-    "Forgetting": ("retract", "condense", "condensers", "compare"),
-    "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
-    "The store": ("copy", "backup", "restore", "vacuum", "adapters"),
-    "Trust": ("verify", "rekey", "erase", "redact"),
-}
-"""Commands by the heading that the help puts them under, in its order."""
-_FOLDERS: Mapping[str, str] = {"Begin here": "", "Coding agents": "programs.", "The store": "maintenance."}
-"""The folders of commands that are not named like their heading."""
-FIRST_DAY = ("demo", "import", "list", "view", "why", "search", "serve")
-"""The commands of the first day: the help begins with them, and ``foldlog`` alone shows them."""
-
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
 )
+_ABOUT_STORE = "Look after a store: back it up, check it, copy it, remove what must go."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
-_SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "stats", "why", "diff"}
-_ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "adapters"}
+_ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
 """Commands that succeed when their reader has read enough (``| head``): they end with 0."""
 
 
@@ -135,25 +117,23 @@ def build(only: str | None = None) -> typer.Typer:
     """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS), invoke_without_command=True)(_foldlog)
-    commands = dict.fromkeys(FIRST_DAY, "Begin here")
-    commands |= {name: heading for heading, names in COMMANDS.items() for name in names if name not in commands}
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(cls=_Commands, help=_ABOUT_STORE, invoke_without_command=True)(_show_help)
+    commands = {name: heading for heading, names in COMMANDS.items() for name in names}
     is_known = only in commands
     for name, heading in commands.items():
         if only == name or not is_known:
-            _add(application, name, heading, described=only not in (None, name))
+            into = group if name.startswith(f"{GROUP} ") else application
+            _add(into, name, heading, described=only not in (None, name))
+    if group.registered_commands:
+        application.add_typer(group, name=GROUP, rich_help_panel="Administration", context_settings=dict(_SETTINGS))
     if not is_known:
         from importlib.metadata import entry_points
 
         for brought in entry_points(group="foldlog.commands"):
-            if brought.name not in commands:
+            if brought.name not in (*commands, GROUP):
                 _add_installed(application, brought, described=only not in (None, brought.name))
     return application
-
-
-def module_of(name: str) -> str:
-    """Return the full name of a command's module."""
-    (folder,) = (_FOLDERS.get(heading, f"{heading.lower()}.") for heading, names in COMMANDS.items() if name in names)
-    return f"foldlog._cli.{folder}{name}_" if keyword.iskeyword(name) else f"foldlog._cli.{folder}{name}"
 
 
 def _add(application: typer.Typer, name: str, heading: str, *, described: bool) -> None:
@@ -161,7 +141,7 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
     module = None if described else importlib.import_module(module_of(name))
     run = _description_of(name) if module is None else module.run
     command = application.command(
-        name,
+        name.removeprefix(f"{GROUP} "),
         cls=_Command,
         help=_unwrapped(inspect.getdoc(run) or ""),
         rich_help_panel=heading,
@@ -214,6 +194,13 @@ def _foldlog(
         welcome({name: _description_of(name).__doc__ or "" for name in FIRST_DAY})
 
 
+def _show_help(ctx: typer.Context) -> None:
+    """Show what the group has, where no command of it is named."""
+    if ctx.invoked_subcommand is None:
+        for line in ctx.get_help().splitlines():
+            terminal.say(line)
+
+
 def _unwrapped(text: str) -> str:
     """Return each paragraph as one line, which a terminal of any width can wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
@@ -227,24 +214,19 @@ def run(arguments: Sequence[str]) -> int:
     use_store(None)
     try:
         terminal.prepare(as_json=as_json)
-        command = typer.main.get_command(build(_first_word(arguments)))
+        command = typer.main.get_command(build(_command_in(_words(arguments))))
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
-        problem = (
-            error.format_message().replace(_NO_NUMBER, "a whole number is needed").replace(_TOO_SMALL, "give at least ")
-        )
-        command_of = _command_of(arguments)
-        problem = meant(problem, command_of.strip(), arguments).removesuffix(".")
-        shown = f"'foldlog {command_of}--help' shows all {'options' if command_of else 'commands'}"
-        return _refuse(f"{problem}{' ' if problem.endswith('?') else '; '}{shown}")
+        problem = error.format_message().replace(_NO_NUMBER, "a whole number is needed")
+        return _refuse(suggested(problem.replace(_TOO_SMALL, "give at least "), arguments))
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):
         _drop_stdout()
-        return DONE if _command_of(arguments).strip() in _ONLY_SHOW else _PIPE_CLOSED
+        return DONE if _command_in(arguments) in _ONLY_SHOW else _PIPE_CLOSED
     except terminal.StdoutFailed as error:
         _drop_stdout()
         terminal.complain(f"{_explained(error)}; the output is not whole")
@@ -268,16 +250,15 @@ def run(arguments: Sequence[str]) -> int:
     return DONE if status is None else int(status)
 
 
-def _first_word(arguments: Sequence[str]) -> str:
-    """Return the word in the place of the command, also of a line that a shell completes; or an empty text."""
+def _words(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the words of the command line, also of one that a shell completes."""
     completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    words = completed.split()[1:] if "_FOLDLOG_COMPLETE" in os.environ else arguments
-    return next(iter(words), "")
+    return completed.split()[1:] if "_FOLDLOG_COMPLETE" in os.environ else arguments
 
 
-def _command_of(arguments: Sequence[str]) -> str:
-    known = [name for names in COMMANDS.values() for name in names]
-    return next((f"{argument} " for argument in arguments if argument in known), "")
+def _command_in(words: Sequence[str]) -> str:
+    """Return the words in the place of the command: one, or two of the group; or an empty text."""
+    return " ".join(words[: 2 if words[:1] == [GROUP] else 1])
 
 
 def _refuse(message: str) -> int:

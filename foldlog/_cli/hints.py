@@ -1,7 +1,7 @@
 """Commands that a message tells a person to run. Each is complete: it names the store that this command was given.
 
-Modules below the command cannot know how the store was named; they write ``'foldlog verify'``. ``completed`` adds the
-store, and everything on stderr goes through it.
+Modules below the command cannot know how the store was named; they write ``'foldlog store verify'``. ``completed``
+adds the store, and everything on stderr goes through it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from importlib.util import find_spec
 DEFAULT_DB = "sqlite:///foldlog.db"
 DEMO_DB = "foldlog-demo.db"
 
-_HINT = re.compile(r"""'foldlog ([a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
-_WITHOUT_STORE = ("adapters", "condensers")
+_HINT = re.compile(r"""'foldlog ((?:store )?[a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _store: str | None = None
 
@@ -69,12 +68,12 @@ def completed(message: str) -> str:
 
 
 def _complete(typed: str, name: str) -> str:
-    if _store is None or name in _WITHOUT_STORE or " --db " in typed or " --help" in typed:
+    if _store is None or " --db " in typed or " --help" in typed:
         return typed
     named = _word(store_name(_store))
-    if typed == "foldlog copy --damaged":
-        return f"foldlog copy {named} NEW.db --damaged REST.jsonl"
-    if name == "copy":
+    if typed == "foldlog store copy --damaged":
+        return f"foldlog store copy {named} NEW.db --damaged REST.jsonl"
+    if name == "store copy":
         return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
     return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
 

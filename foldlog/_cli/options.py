@@ -49,7 +49,7 @@ EventId = Annotated[
 EVENT_SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
 NoVacuum = Annotated[
-    bool, typer.Option("--no-vacuum", help="Leave its bytes in the store until 'foldlog vacuum' removes them.")
+    bool, typer.Option("--no-vacuum", help="Leave its bytes in the store until 'foldlog store vacuum' removes them.")
 ]
 PricesFile = Annotated[
     Path | None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -87,3 +88,21 @@ def given_moment(option: str, text: str | None) -> datetime | None:
             f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
             f"long ago (90s, 30m: minutes, 2h, 7d, 4w)"
         ) from error
+
+
+def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Return attributes of texts NAME=VALUE; None for one without a value. Raises ``Refused``."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            ways = (
+                "give NAME=VALUE, such as user=u1; --db STORE names a store, and list --match TEXT finds ids and titles"
+            )
+            raise Refused(f"{text!r} is not an attribute; {ways}")
+        try:
+            decoded = json.loads(value) if value else None
+        except ValueError:
+            decoded = value
+        found[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
+    return found

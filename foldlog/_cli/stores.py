@@ -37,16 +37,6 @@ _FEW = 5
 """The most ids that an error names."""
 
 
-def bytes_pending_words(store: Store, of: str) -> str:
-    """Say where bytes of what was erased or replaced may still be, and what removes them."""
-    if store.path is not None:
-        return f"the files of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
-    return (
-        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
-        f"Autovacuum removes them later, unseen; to remove them now, run as the owner of the tables: foldlog vacuum"
-    )
-
-
 def path_of(db: str) -> str | None:
     """Return the path of the SQLite file that ``db`` names; None for another store. Raises ``Refused`` for a folder."""
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
@@ -207,4 +197,4 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             problem = str(error)
         if problem:
             named = f"conversation {found.id!r}: " if found.id else ""
-            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog copy --damaged'")
+            terminal.unread(f"{named}{problem}; run 'foldlog store verify', then 'foldlog store copy --damaged'")

@@ -11,6 +11,5 @@
 
 Each of these files is one adapter. ``_shared.py`` is what they do with a store, whatever the runtime; ``_langgraph/``
 keeps checkpoints, ``langgraph_deltas.py`` lists stored as differences,
-``_linked.py`` trees of messages. Extras of foldlog install the SDKs; ``_catalog.py`` lists the
-adapters, with the releases that each was tested with.
+``_linked.py`` trees of messages. Extras of foldlog install the SDKs.
 """

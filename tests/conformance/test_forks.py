@@ -40,7 +40,7 @@ from tests.reading import reading
 from tests.said import said
 from tests.simulation.run import worlds
 
-UNFINISHED = "its erasure is not complete; run 'foldlog vacuum' to complete it"
+UNFINISHED = "its erasure is not complete; run 'foldlog store vacuum' to complete it"
 KEYS = KeyRing([SecretStr("5c" * 32)])
 
 

@@ -109,7 +109,7 @@ def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path)
 
 def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
     url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
-    command = [sys.executable, "-m", "foldlog", "audit", "--db", url, "--to", str(path), "--follow"]
+    command = [sys.executable, "-m", "foldlog", "export", "--db", url, "--to", str(path), "--follow"]
     with open_store(url) as store:
         for round_ in range(3):
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -126,9 +126,9 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
 
 
 def test_following_needs_a_file_and_the_whole_store(foldlog: Any):
-    others = (["c1"], ["--json"], ["--repair"])
+    others = (["c1"], ["--json"])
     for wrong in (["--follow"], *([*each, "--follow", "--to", "a"] for each in others)):
-        ran = foldlog("audit", *wrong)
+        ran = foldlog("export", *wrong)
         assert (ran.status, "--follow needs --to FILE" in ran.err) == (2, True)
 
 

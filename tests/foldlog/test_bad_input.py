@@ -62,12 +62,10 @@ REFUSED = {
     "view five --at=-1": "'--at': give at least 0",
     "log five --start 4 --stop 2": "--stop 2 is before --start 4",
     "export five --output missing/here.out": "missing/here.out has no folder missing",
-    "backup missing/here.out": "missing/here.out: No such file or directory",
+    "store backup missing/here.out": "missing/here.out: No such file or directory",
     "log gone --json": "'gone' asked for",
     "view gone --json": "'gone' asked for",
     "export gone --json": "'gone' asked for",
-    "audit gone --json": "'gone' asked for",
-    "bench gone --json": "'gone' asked for",
     "frobnicate": "--help",
     "view": "--help",
     "import": "--from PATH",
@@ -82,7 +80,7 @@ def folder(foldlog, five_messages, write, tmp_path):
     """A store with the conversations ``five`` and ``gone``, which is erased, among files that are none."""
     for name in ("five", "gone"):
         foldlog("import", five_messages, "--conversation", name)
-    assert foldlog("erase", "gone", "--yes", "--reason", "asked for").status == 0
+    assert foldlog("store", "erase", "gone", "--yes", "--reason", "asked for").status == 0
     (tmp_path / "folder").mkdir()
     for name, content in {
         "diary.jsonl": b"Dear diary,\ntoday I learned\n",

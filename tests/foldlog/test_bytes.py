@@ -58,7 +58,18 @@ def path(tmp_path: Path) -> Path:
 
 def test_every_command_that_shows_events_takes_them(foldlog: Any, path: Path):
     for arguments in (
-        *("log c", "log c --full", "show c 0", "show c 3", "view c", "why c 3", "stats c", "list", "verify", "audit c"),
+        *(
+            "log c",
+            "log c --full",
+            "show c 0",
+            "show c 3",
+            "view c",
+            "why c 3",
+            "stats c",
+            "list",
+            "store verify",
+            "store verify c --views",
+        ),
         *("search look", "export c --format openai-chat", "condense c", "compare c"),
     ):
         ran = foldlog(*arguments.split())
@@ -69,8 +80,8 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: P
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
         version = histories["c"].version()
-    assert foldlog("documents", "c").out.split("\n")[:2] == ["none  null", f'state  {{"at": "{NAMED}"}}']
-    assert foldlog("documents", "c", "--json").document["documents"]["state"] == {"at": "AP8="}
+    assert foldlog("show", "c", "--documents").out.split("\n")[:2] == ["none  null", f'state  {{"at": "{NAMED}"}}']
+    assert foldlog("show", "c", "--documents", "--json").document["documents"]["state"] == {"at": "AP8="}
     for command in (("log", "c"), ("show", "c", str(version - 1)), ("log", "c", "--json"), ("search", "state")):
         ran = foldlog(*command)
         assert (ran.status, ran.err.count("Traceback")) == (0, 0), ran

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from foldlog._cli import stores
-from foldlog._cli.application import COMMANDS
+from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
@@ -94,7 +94,7 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
     assert "claude-code: First\n" in out
     monkeypatch.setenv("COLUMNS", "80")
     assert "\n  claude-code: First\n" in foldlog("list").out
-    assert foldlog("erase", "s1", "--yes", "--reason", "asked to").status == 0
+    assert foldlog("store", "erase", "s1", "--yes", "--reason", "asked to").status == 0
     assert foldlog("list", "--long", "--json").document["conversations"][1]["title"] is None
 
 
@@ -123,10 +123,10 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
     with open_store("sqlite:///foldlog.db") as store:
         store.append(hostile, [Message(source="user", content=hostile)] * 2, expected_version=0)
     looks = (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"])
-    copies = (["verify", "--print-heads"], ["copy", "foldlog.db", "other.db"], ["rekey"])
-    with_findings = (["verify"], ["erase", hostile, "--yes", "--reason", hostile])
-    for arguments in (*looks, *copies, *with_findings, ["verify"]):
-        if arguments == ["verify"]:
+    copies = (["store", "verify", "--print-heads"], ["store", "copy", "foldlog.db", "other.db"], ["store", "rekey"])
+    with_findings = (["store", "verify"], ["store", "erase", hostile, "--yes", "--reason", hostile])
+    for arguments in (*looks, *copies, *with_findings, ["store", "verify"]):
+        if arguments == ["store", "verify"]:
             with closing(sqlite3.connect("foldlog.db")) as connection, connection:
                 connection.execute("UPDATE events SET shown = 0 WHERE id = 1")
         ran = foldlog(*arguments)
@@ -221,7 +221,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     ):
         assert words in " ".join(ran.out.split())
     sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
-    monkeypatch.setattr("foldlog._cli.forgetting.compare.counter_beside", lambda model: None)
+    monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
     compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document["strategies"]
     by_name = {one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}") for one in compared}
     assert sent == [by_name["noop"], by_name["as recorded"]]
@@ -240,7 +240,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         for log in logs
     )
     assert one == other
-    assert foldlog("verify", *db).status == 0
+    assert foldlog("store", "verify", *db).status == 0
     commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
     assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")  # which runs until Ctrl-C
     for command in commands:
@@ -253,7 +253,7 @@ def test_it_says_its_version(foldlog):
 
 
 def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog):
-    for arguments in ((), *((name,) for names in COMMANDS.values() for name in names)):
+    for arguments in ((), *(name.split() for names in COMMANDS.values() for name in names)):
         told = foldlog(*arguments, "--help").out
         assert re.findall(r"<[a-z ]+[>\[]", told) == [], arguments
         assert " ".join(("Usage: foldlog", *arguments)) in told
@@ -264,21 +264,18 @@ def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldl
     for name in ("a.db", "b.db"):
         with open_store(name) as store:
             store.append("c1", Message(source="user", content=name), expected_version=0)
-    ran = foldlog("copy", "a.db", "b.db")
+    ran = foldlog("store", "copy", "a.db", "b.db")
     assert (ran.status, ran.err.count("'c1'")) == (1, 1)
     assert ran.err.startswith("foldlog: found: conversation 'c1' has 1 event")
     assert ran.err.endswith("; copy it to a store of its own\n")
-    foldlog("erase", "c1", "--yes", "--reason", "asked to", "--db", "b.db")
-    ran = foldlog("copy", "a.db", "b.db")
+    foldlog("store", "erase", "c1", "--yes", "--reason", "asked to", "--db", "b.db")
+    ran = foldlog("store", "copy", "a.db", "b.db")
     assert (ran.status, "was erased at" in ran.err, "replace_erased" in ran.err) == (1, True, False)
-    assert (foldlog("copy", "missing.db", "third.db").status, Path("third.db").exists()) == (2, False)
+    assert (foldlog("store", "copy", "missing.db", "third.db").status, Path("third.db").exists()) == (2, False)
     open_store("sqlite:///foldlog.db").close()
-    assert foldlog("copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 0 conversations")
-    assert foldlog("verify", "--db", "new.db").status == 0
-    ran = foldlog("bench")
-    assert (ran.status, ran.out) == (0, "No conversations to measure.\n")
-    assert foldlog("bench", "--json").document["conversations"] == []
-    assert foldlog("audit").status == 0
+    assert foldlog("store", "copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 0 conversations")
+    assert foldlog("store", "verify", "--db", "new.db").status == 0
+    assert foldlog("store", "verify", "--views").status == 0
 
 
 @pytest.mark.parametrize(
@@ -310,8 +307,8 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     name = "a-conversation-with-a-long-name-" * 3
     foldlog("import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name)
     for typed in (
-        *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats", "bench --rounds 1"),
-        *("compare a-conv", f"condense {name} --dry-run", "condensers"),
+        *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats"),
+        *("compare a-conv", f"condense {name} --dry-run"),
     ):
         for columns in (30, 79) if typed.startswith(("list", "log", "stats")) else (30,):
             monkeypatch.setenv("COLUMNS", str(columns))
@@ -342,7 +339,7 @@ def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tm
     ]
     then = records_in(store)
     assert records <= then < 20_000
-    assert foldlog("verify").status == 0
+    assert foldlog("store", "verify").status == 0
     told = foldlog("import", "long.jsonl").out
     assert f": {20_000 - then:,} new records, 20,000 in all" in told
     assert foldlog("export", "long", "--output", "again.jsonl").status == 0
@@ -374,10 +371,10 @@ def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monke
 def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
     early = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ran = subprocess.run([FOLDLOG, "condensers"], env=early, capture_output=True, text=True, check=False)
+    ran = subprocess.run([FOLDLOG, "list", "--help"], env=early, capture_output=True, text=True, check=False)
     words = "foldlog: interrupted: completed work was kept, no partial data was written\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", words)
-    late = "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['condensers']; main()"
+    late = "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['list', '--help']; main()"
     program = f"import atexit, os, signal, sys\nfrom foldlog._cli import main\n{late}"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import foldlog as library
-from foldlog._cli.programs import quick_hook
-from foldlog._cli.programs.quick_hook import answer, is_hook
+from foldlog._cli import quick_hook
+from foldlog._cli.quick_hook import answer, is_hook
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
@@ -666,7 +666,7 @@ def test_planted_secrets_are_found_redacted_and_never_printed(planted, session, 
     found = printed[-1].document["secrets"]
     assert len(found) == 20
     assert {kind for one in found for kind in one["kinds"]} == {*PLANTED}
-    printed.append(foldlog("redact", "--secrets", "--reason", "leaked", "--yes", *planted))
+    printed.append(foldlog("store", "redact", "--secrets", "--reason", "leaked", "--yes", *planted))
     printed.append(foldlog("secrets", *planted))
     assert (printed[-1].status, printed[-1].out) == (0, "0 events of 0 conversations with secrets\n")
     printed.append(foldlog("log", "s1", "--full", *planted))

@@ -104,11 +104,9 @@ def test_forks_are_erased_or_detached(opened):
 
 def test_the_command_names_the_companions_before_and_after(foldlog, opened):
     for way in (["t"], ["--where", "user=ann"]):
-        ran = foldlog("erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json")
+        ran = foldlog("store", "erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json")
         assert sorted(one["conversation"] for one in ran.document["conversations"]) == ["t", "t/+writes", "t/@1"]
-    ran = foldlog("erase", "t", "--detach", "--older-than", "2026-03-01", "--reason", "x", "--dry-run", "--json")
-    assert [one["conversation"] for one in ran.document["conversations"]] == ["t", "t/+writes"]
-    ran = foldlog("erase", "t", "--with-forks", "--reason", "x", "--yes")
+    ran = foldlog("store", "erase", "t", "--with-forks", "--reason", "x", "--yes")
     assert "t/+writes: erased at " in ran.out
     assert sorted(opened) == OTHERS
 
@@ -120,18 +118,18 @@ def test_the_sub_agents_of_a_session_are_named_with_the_command_that_erases_them
     opened["s/by-hand"].append(said("of nobody"))
     holders = ["sub-agent s/agent-1"]
     for way in ("--dry-run", "--yes"):
-        ran = foldlog("erase", "s", "--reason", "x", way)
-        assert "to erase them too: 'foldlog erase s/agent-1 --reason x" in ran.err
-        assert foldlog("erase", "s", "--reason", "x", way, "--json").document["holders"] == holders
+        ran = foldlog("store", "erase", "s", "--reason", "x", way)
+        assert "to erase them too: 'foldlog store erase s/agent-1 --reason x" in ran.err
+        assert foldlog("store", "erase", "s", "--reason", "x", way, "--json").document["holders"] == holders
     assert opened.erase("s", **WHY).unconfirmed == tuple(holders)
-    assert foldlog("erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document["holders"] == []
+    assert foldlog("store", "erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document["holders"] == []
     assert {"s", "s/agent-1", "s/by-hand"}.intersection(opened) == {"s/by-hand"}
 
 
 def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlog, opened):
     opened["t/+writes/+old"].append(note(SECRET))
     for named in (["t"], ["t", "t/+writes/+old"], ["t/+writes", "t/+writes/+old"]):
-        ran = foldlog("erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json")
+        ran = foldlog("store", "erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json")
         listed = [one["conversation"] for one in ran.document["conversations"]]
         assert sorted(listed) == sorted({*listed, "t/+writes", "t/+writes/+old"})
     opened.erase("t", **WHY, with_forks=True)
@@ -139,22 +137,22 @@ def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlo
 
 
 def test_what_conversations_share_is_searched_where_all_of_them_have_the_attributes(foldlog, opened):
-    given = ("redact", "--where", "user=bo", "--matching", "blue", "--reason", "x", "--dry-run", "--json")
+    given = ("store", "redact", "--where", "user=bo", "--matching", "blue", "--reason", "x", "--dry-run", "--json")
     for name, found in (("a/s", []), ("a/s2", ["a/+state"])):
         opened[name].set_attributes(user="bo")
         assert [one["conversation"] for one in foldlog(*given).document["found"]] == found
-    foldlog("erase", "--where", "user=bo", "--reason", "x", "--yes")
+    foldlog("store", "erase", "--where", "user=bo", "--reason", "x", "--yes")
     assert "a/+state" in opened
 
 
 def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(foldlog, opened):
     assert opened.erase("t/@1", **WHY).unconfirmed == ("companion t/+writes",)
     opened["t"].fork(2, "t/@2")
-    ran = foldlog("erase", "t/@2", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store", "erase", "t/@2", "--reason", "x", "--yes", "--json")
     assert ran.document["holders"] == ["companion t/+writes"]
     assert "may still hold the content" in ran.err
     opened["t"].fork(2, "t/@3")
-    assert foldlog("erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document["holders"] == []
+    assert foldlog("store", "erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document["holders"] == []
 
 
 # -- copies ------------------------------------------------------------------------------------------------------------
@@ -166,7 +164,7 @@ def test_a_copy_takes_the_companions_and_their_tombstones(foldlog, opened, tmp_p
         assert sorted((one.conversation, one.problem) for one in moved) == [("t", None), ("t/+writes", None)]
         opened["t/+writes"].append(note("more"))
         assert [one.conversation for one in other.maintenance.differences_from(opened, "t")] == ["t/+writes"]
-        assert foldlog("copy", "foldlog.db", "other.db", "t").status == 0
+        assert foldlog("store", "copy", "foldlog.db", "other.db", "t").status == 0
         assert len(other["t/+writes"]) == 5
         opened.erase("t", **WHY, with_forks=True)
         assert [moved.problem is None for moved in other.maintenance.copy_from(opened, "t")] == [False, False]
@@ -230,7 +228,9 @@ def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as database, database:
         number = "SELECT key FROM conversations WHERE id = 't/+writes'"
         database.execute(f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})")
-    holders = foldlog("redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum").document["holders"]
+    holders = foldlog("store", "redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum").document[
+        "holders"
+    ]
     told = " ".join(holders)
     assert "beside.html" in told
     assert "conversation 't/+writes', event 1" in told
@@ -261,7 +261,7 @@ def test_a_redaction_that_is_refused_leaves_the_copies(opened):
 
 @pytest.mark.parametrize("which", [["1"], ["--matching", "sk-4111"]])
 def test_the_command_redacts_and_tells_of_the_copies(foldlog, opened, which):
-    given = ("redact", "t", *which, "--reason", "x")
+    given = ("store", "redact", "t", *which, "--reason", "x")
     found = {"t": [1], "t/+writes": [0, 1]}
     for more in (["--dry-run"], ["--yes"]):
         document = foldlog(*given, *more, "--json").document
@@ -273,7 +273,7 @@ def test_the_command_redacts_and_tells_of_the_copies(foldlog, opened, which):
 def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(foldlog, opened, monkeypatch):
     opened["u"].append(said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}]))
     opened["u/+writes"].append(note("more words"))
-    given, before = ("redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"), redact.redact
+    given, before = ("store", "redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"), redact.redact
     with monkeypatch.context() as patched:
         patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
         assert foldlog(*given).status != 0
@@ -285,11 +285,11 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(fol
 def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
     opened["t/+writes"].append(note("the answer of a person"))
     assert [row.id for row in opened.maintenance.retain(90 * DAYS, **WHY, detach_forks=True)] == ["t/@1", "a/s"]
-    aged = foldlog("erase", "t", "--older-than", "2026-03-01", "--reason", "x", "--dry-run", "--json")
-    assert aged.document["conversations"] == []
+    aged = foldlog("store", "expire", "--older-than", "2026-03-01", "--dry-run", "--json")
+    assert not {"t", "t/+writes"}.intersection(one["conversation"] for one in aged.document["conversations"])
 
 
 def test_what_may_hold_an_erased_fork_is_named_where_the_first_conversation_stays(foldlog, opened):
     opened["t"].fork(2, "t/@2")
-    ran = foldlog("erase", "t/@1", "t", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store", "erase", "t/@1", "t", "--reason", "x", "--yes", "--json")
     assert ran.document["holders"] == ["companion t/+writes"]

@@ -125,7 +125,7 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
 
 
 def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(foldlog, work, monkeypatch, tmp_path):
-    monkeypatch.setattr("foldlog._cli.forgetting.compare.counter_beside", lambda model: None)
+    monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
     with open_store("sqlite:///foldlog.db") as store:
         later = Message(source="agent", content="as a/path.py says")
         store.append("c1", [Message(source="user", content="read a/path.py twice"), later], expected_version=62)

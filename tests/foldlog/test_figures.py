@@ -106,7 +106,7 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     (listed,) = foldlog("list", "--long", "--match", "c", "--json").document["conversations"]
     run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
     total, of_all = stats["events"]["total"], foldlog("stats", "--json").document["events"]["total"]
-    assert foldlog("audit", "--to", "audit.db").status == 0
+    assert foldlog("export", "--to", "audit.db").status == 0
     logged = foldlog("log", "c", "--json").document["events"]
     standing = [event for event in logged if "uncounted" not in event]
     assert (listed["version"], len(standing)) == (len(logged), total)
@@ -167,7 +167,7 @@ def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(
         assert [event.id for event in histories["c"].view()] == [4, 5, 6, 7]
     if is_redacted:
         Path("c.jsonl").unlink()
-        assert foldlog("redact", "c", 4, "--reason", "asked to", "--yes").status == 0
+        assert foldlog("store", "redact", "c", 4, "--reason", "asked to", "--yes").status == 0
     stats = foldlog("stats", "c", "--json").document
     told = {name: count for name, count in stats["events"].items() if name != "redaction"}
     assert told == {"total": 5 + is_redacted, "annotation": 1, "user": 1, "action": 1, "error": 1, "condensation": 1}

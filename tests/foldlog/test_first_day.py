@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import typer
 
 from foldlog import open as foldlog_open
-from foldlog._cli.application import COMMANDS, build
+from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import Message, open_store
+from tests.commands import command_named
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 
@@ -23,11 +23,9 @@ NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 def test_the_help_of_each_command_has_an_example_that_it_takes():
-    group = typer.main.get_command(build())
     for name in NAMES:
-        command = group.commands[name]  # type: ignore[attr-defined]
-        [example] = re.findall(r"Example: (?:[A-Z_]+=\S+ )?foldlog (\S+) ?(.*)", command.help or "")
-        assert example[0] == name
+        command = command_named(name)
+        [example] = re.findall(rf"Example: (?:[A-Z_]+=\S+ )?foldlog ({name}) ?(.*)", command.help or "")
         command.make_context(name, shlex.split(example[1]))  # an unknown option or a missing argument is an error
 
 
@@ -90,7 +88,9 @@ def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", some([["verify"], ["stats"], ["search", "word"], ["rekey"], ["list", "app=x"]], 2), ids=" ".join
+    "arguments",
+    some([["store", "verify"], ["stats"], ["search", "word"], ["store", "rekey"], ["list", "app=x"]], 2),
+    ids=" ".join,
 )
 def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
@@ -108,29 +108,29 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
 
 def test_a_folder_in_the_place_of_a_file_is_named_as_such(foldlog, five_messages):
     foldlog("import", five_messages)
-    for typed in ("compare five --html .", "report five -o .", "export five -o .", "audit --to ."):
+    for typed in ("compare five --html .", "report five -o .", "export five -o .", "export --to ."):
         ran = foldlog(*typed.split())
         assert (ran.status, "is a folder" in ran.err, ".part" in ran.err) == (2, True, False)
 
 
-def test_an_audit_checks_the_audit_database_before_it_lists(foldlog, five_messages):
+def test_an_export_checks_the_database_before_it_writes(foldlog, five_messages):
     foldlog("import", five_messages)
     for file in ("foldlog.db", ".", "nowhere/audit.db"):
-        ran = foldlog("audit", "--to", file)
+        ran = foldlog("export", "--to", file)
         assert (ran.status, ran.out) == (2, "")
         assert f"{file} cannot be the audit database" in ran.err
 
 
-@pytest.mark.parametrize("removal", [("erase", "five"), ("redact", "five", 0)])
+@pytest.mark.parametrize("removal", [("store", "erase", "five"), ("store", "redact", "five", 0)])
 def test_an_audit_database_that_has_not_confirmed_is_updated_by_the_command_that_is_named(
     foldlog, five_messages, removal
 ):
     foldlog("import", five_messages, "--db", "s.db")
-    foldlog("audit", "--to", "my audit.db", "--db", "s.db")
+    foldlog("export", "--to", "my audit.db", "--db", "s.db")
     again = (*removal, "--reason", "asked to", "--yes", "--db", "s.db")
     ran = foldlog(*again)
     assert ran.status == 1
-    (named,) = re.findall(r"'foldlog (audit --to .*?)'", ran.err)
+    (named,) = re.findall(r"'foldlog (export --to .*?)'", ran.err)
     assert foldlog(*shlex.split(named)).status == 0
     assert (foldlog(*again).status, "read model" in foldlog(*again).err) == (0, False)
 
@@ -160,7 +160,7 @@ def test_attributes_are_stored_as_the_help_says(foldlog, five_messages):
 def used_again(foldlog, five_messages):
     """A conversation of 6 events that was erased, and whose id 5 others have now."""
     foldlog("import", five_messages)
-    foldlog("erase", "five", "--yes", "--reason", "asked to")
+    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
     with foldlog_open("foldlog.db") as histories:
         histories.create("five", replace_erased=True).append(Message(source="user", content="again"))
 
@@ -172,25 +172,30 @@ def test_a_copy_counts_only_what_it_copied(foldlog):
                 histories[name].append(Message(source="user", content=store if name == "other" else "hi"))
     with foldlog_open("foldlog.db") as histories:
         histories["third"].append(Message(source="user", content="hi"))
-    ran = foldlog("copy", "foldlog.db", "new.db", "--json")
+    ran = foldlog("store", "copy", "foldlog.db", "new.db", "--json")
     assert (ran.status, ran.document["conversations"], ran.document["events"]) == (1, 1, 1)
     assert {each["conversation"] for each in ran.document["findings"]} == {"same", "other"}
-    assert foldlog("copy", "foldlog.db", "new.db").out == "0 events copied, of 1 conversation (1 had nothing new)\n"
+    assert (
+        foldlog("store", "copy", "foldlog.db", "new.db").out
+        == "0 events copied, of 1 conversation (1 had nothing new)\n"
+    )
 
 
 def test_a_copy_counts_records_that_are_no_events_yet(foldlog, five_messages):
     foldlog("import", five_messages)
-    copied = foldlog("copy", "foldlog.db", "new.db").out
+    copied = foldlog("store", "copy", "foldlog.db", "new.db").out
     assert copied == "0 events and 6 records copied, of 1 conversation (0 had nothing new); heads are equal\n"
-    assert foldlog("copy", "foldlog.db", "new.db", "--json").document["already_there"] == 1
+    assert foldlog("store", "copy", "foldlog.db", "new.db", "--json").document["already_there"] == 1
 
 
 def test_a_copy_counts_tombstones(foldlog, used_again):
-    copied = foldlog("copy", "foldlog.db", "new.db").out
+    copied = foldlog("store", "copy", "foldlog.db", "new.db").out
     assert copied == "2 events and 1 tombstone copied, of 1 conversation (0 had nothing new); heads are equal\n"
-    assert foldlog("copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 1 conversation (1 had nothing")
-    documents = [foldlog("copy", "foldlog.db", "other.db", "--json").document for _ in range(2)]
+    assert foldlog("store", "copy", "foldlog.db", "new.db").out.startswith(
+        "0 events copied, of 1 conversation (1 had nothing"
+    )
+    documents = [foldlog("store", "copy", "foldlog.db", "other.db", "--json").document for _ in range(2)]
     assert [(one["events"], one["tombstones"], one["already_there"]) for one in documents] == [(2, 1, 0), (0, 0, 1)]
-    foldlog("erase", "five", "--yes", "--reason", "asked to")
-    copied = foldlog("copy", "foldlog.db", "third.db").out
+    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
+    copied = foldlog("store", "copy", "foldlog.db", "third.db").out
     assert copied == "0 events and 2 tombstones copied, of 1 conversation (0 had nothing new); heads are equal\n"

@@ -147,9 +147,9 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
 
 def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks):
     note = "foldlog: note: 3 forks are copied as conversations of their own, with all events\n"
-    assert foldlog("copy", "foldlog.db", "copy.db").err == note
-    assert foldlog("copy", "foldlog.db", "one.db", "c").err == ""
-    assert foldlog("copy", "foldlog.db", "one.db", "c", "f").err.startswith("foldlog: note: 1 fork is copied")
+    assert foldlog("store", "copy", "foldlog.db", "copy.db").err == note
+    assert foldlog("store", "copy", "foldlog.db", "one.db", "c").err == ""
+    assert foldlog("store", "copy", "foldlog.db", "one.db", "c", "f").err.startswith("foldlog: note: 1 fork is copied")
 
 
 def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):

@@ -59,15 +59,15 @@ def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
     assert ran.err.endswith((f"{SET_IT}\n", "give that key too, after the one that encrypts\n"))
 
 
-def test_audit_of_what_it_cannot_read_compares_nothing(locked):
-    ran = locked("audit")
+def test_a_check_of_what_cannot_be_read_compares_nothing(locked):
+    ran = locked("store", "verify", "--views")
     assert ran.status == 1
-    assert "equal" not in ran.out
-    assert "none compared; 1 conversation not read to the end, named below" in ran.out
+    assert "no changes" not in ran.out
+    assert "0 stored Views compared, 1 not checked because a key is not given" in ran.out
 
 
 def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
-    ran = locked("backup", "copy.db")
+    ran = locked("store", "backup", "copy.db")
     assert (ran.status, "verified" in ran.out) == (0, False)
     assert (
         "note: conversation 'a-long-name', it could not be checked: conversation 'a-long-name' is encrypted under key"
@@ -83,7 +83,7 @@ def test_a_redaction_names_what_it_could_not_search(locked, how, done):
         histories["b"].append(Message(source="user", content="hello"))
     with face.open("sqlite:///foldlog.db?plain=allowed") as histories:
         histories["plain"].append(Message(source="user", content="bye"))
-    command = "redact", "--matching", "hello", "--reason", "x", how
+    command = "store", "redact", "--matching", "hello", "--reason", "x", how
     ran = locked(*command)
     assert (ran.status, ran.err.count("foldlog: found: conversation '")) == (1, 2)
     assert done in ran.err
@@ -106,7 +106,7 @@ def test_figures_of_all_tell_how_many_conversations_they_lack(locked):
 
 def test_restore_asks_for_the_key_of_a_backup(locked):
     Path("foldlog.db").rename("backup.db")
-    ran = locked("restore", "backup.db", "--yes")
+    ran = locked("store", "restore", "backup.db", "--yes")
     assert ran.status == 2
     assert "cannot be verified without its keys, and nothing was replaced" in ran.err
     assert "--damaged" not in ran.err
@@ -137,17 +137,17 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     assert foldlog("import", five_messages, "--conversation", "c", "--db", plain).status == 0
     assert foldlog("import", five_messages, "--conversation", "c").status == 0  # it is there
     assert foldlog("import", five_messages, "--db", "plain.db").status == 0
-    assert foldlog("copy", "plain.db", "foldlog.db").status == 2
-    assert foldlog("copy", "plain.db", plain).status == 0
+    assert foldlog("store", "copy", "plain.db", "foldlog.db").status == 2
+    assert foldlog("store", "copy", "plain.db", plain).status == 0
 
 
 def test_a_command_that_can_read_nothing_leaves_no_file_behind(locked, tmp_path):
     before = set(tmp_path.iterdir())
     for arguments in (
-        ["copy", "foldlog.db", "new.db"],
-        ["audit", "--to", "new.db"],
-        ["audit", "--to", "new.db", "a-long"],
-        ["audit", "--to", "new.db", "--follow"],
+        ["store", "copy", "foldlog.db", "new.db"],
+        ["export", "--to", "new.db"],
+        ["export", "--to", "new.db", "a-long"],
+        ["export", "--to", "new.db", "--follow"],
         ["report", "a-long-name", "--output", "new.db"],
         ["export", "a-long-name", "--output", "new.db"],
         ["search", "hello"],

@@ -297,7 +297,7 @@ def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog)
 def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
     for typed in ("log be", "view be", "why be 0", "show be 0", "export be"):
         assert foldlog(*typed.split()).status == 0, typed
-    assert foldlog("verify", "be", "--json").document["checked"]["conversations"] == 1
+    assert foldlog("store", "verify", "be", "--json").document["checked"]["conversations"] == 1
     with open_store("sqlite:///foldlog.db") as store:
         for name in ("5e2-a", *(f"5e2-a/agent-{n}" for n in range(9)), "5e3/agent-1", "5e3/agent-2"):
             store.append(name, Message(source="user", content="hi"), expected_version=0)
@@ -309,7 +309,12 @@ def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
 
 
 def test_commands_that_change_something_want_the_whole_id(foldlog, work):
-    for typed in ("erase be --yes --reason r", "retract be --to 0", "condense be", "audit be --repair"):
+    for typed in (
+        "store erase be --yes --reason r",
+        "retract be --to 0",
+        "condense be",
+        "store verify be --views --repair",
+    ):
         ran = foldlog(*typed.split())
         assert (ran.status, ran.out) == (2, "")
         assert "this store has no conversation 'be'; did you mean 'beta'?" in ran.err
@@ -478,7 +483,7 @@ def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
 
 
 def test_the_command_tells_of_an_erased_conversation_without_python(foldlog, work):
-    assert foldlog("erase", "beta", "--yes", "--reason", "asked for").status == 0
+    assert foldlog("store", "erase", "beta", "--yes", "--reason", "asked for").status == 0
     err = foldlog("log", "beta").err
     assert err.endswith("(asked for); its events are gone\n")
     assert foldlog("show", "beta", 1).err == err

@@ -1,4 +1,4 @@
-"""``foldlog backup`` and ``foldlog vacuum``."""
+"""``foldlog store backup`` and ``foldlog store vacuum``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.reading import reading
 
 def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    done = foldlog("backup", "copy.db")
+    done = foldlog("store", "backup", "copy.db")
     assert done.status == 0
     assert done.out.startswith("copy.db: 0 events and 6 records of sources of 1 conversation, ")
     assert done.out.endswith(" bytes, every event verified\n")
@@ -33,7 +33,7 @@ def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding
     assert copied == foldlog("view", "five", "--json").document
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as decaying, decaying:
         decaying.execute("UPDATE events SET body = replace(body, 'message 2', 'message 9')")
-    done = foldlog("backup", "damaged.db")
+    done = foldlog("store", "backup", "damaged.db")
     assert (done.status, "verified" in done.out) == (1, False)
     assert "found: conversation 'five', event 2: " in done.err
 
@@ -46,12 +46,12 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(foldlog, five_messages
         for n in range(50):
             erase(store, f"other-{n}", reason="asked for")
         before = [(r.position, r.conversation, r.id) for r in store.follow()]
-    document = foldlog("vacuum", "--json").document
+    document = foldlog("store", "vacuum", "--json").document
     assert document["imports_discarded"] == 0
     assert document["bytes_after"] < document["bytes_before"]
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         assert [(r.position, r.conversation, r.id) for r in store.follow()] == before
-    again = foldlog("vacuum")
+    again = foldlog("store", "vacuum")
     assert again.status == 0
     assert again.out.endswith(" now\n")
 
@@ -63,10 +63,10 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
     journal.touch()
     with open_store("foldlog.db") as store:
         store.database.recorder.transact(lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part)))
-    ran = foldlog("verify")
-    assert (ran.status, "'foldlog vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
-    foldlog("vacuum")
-    assert (foldlog("verify").status, part.exists(), journal.exists()) == (0, False, False)
+    ran = foldlog("store", "verify")
+    assert (ran.status, "'foldlog store vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
+    foldlog("store", "vacuum")
+    assert (foldlog("store", "verify").status, part.exists(), journal.exists()) == (0, False, False)
 
 
 def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, five_messages):
@@ -74,26 +74,26 @@ def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, f
     assert foldlog("view", "five").status == 0  # which makes its events
     with open_store("foldlog.db") as store, reading(store, "five"):
         store.append("five", Message(source="user", content="more"), expected_version=ANY_VERSION)
-        ran = foldlog("vacuum")
+        ran = foldlog("store", "vacuum")
         assert (ran.status, ran.err.count("its files cannot shrink while a reader")) == (0, 1)
-        assert not foldlog("vacuum", "--json").document["space_returned"]
-    ran = foldlog("vacuum")
+        assert not foldlog("store", "vacuum", "--json").document["space_returned"]
+    ran = foldlog("store", "vacuum")
     assert (ran.status, ran.err) == (0, "")
-    assert foldlog("vacuum", "--json").document["space_returned"]
+    assert foldlog("store", "vacuum", "--json").document["space_returned"]
 
 
 def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     assert foldlog("view", "five").status == 0  # which makes its events
-    foldlog("backup", "copy.db")
-    foldlog("erase", "five", "--yes", "--reason", "asked to")
-    done = foldlog("restore", "copy.db", "--yes")
+    foldlog("store", "backup", "copy.db")
+    foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
+    done = foldlog("store", "restore", "copy.db", "--yes")
     assert done.status == 1
     assert "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
     assert "conversations that were erased exist again: 'five'; " in done.err
-    assert "'foldlog erase five --reason TEXT' erases them again" in done.err
+    assert "'foldlog store erase five --reason TEXT' erases them again" in done.err
     assert foldlog("view", "five", "--json").status == 0
-    again = foldlog("restore", "copy.db", "--yes", "--json")
+    again = foldlog("store", "restore", "copy.db", "--yes", "--json")
     assert (again.status, again.err) == (0, "")
     document = again.document
     kept = document.pop("kept")
@@ -112,18 +112,18 @@ def test_what_is_no_backup_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
     for name, problem in (
         ("five.jsonl", "file is not a database"),
-        ("five.jsonl", "'foldlog copy five.jsonl NEW.db --damaged REST.jsonl'"),
+        ("five.jsonl", "'foldlog store copy five.jsonl NEW.db --damaged REST.jsonl'"),
         ("nothing.db", "the backup nothing.db does not exist"),
     ):
-        refused = foldlog("restore", name, "--yes")
+        refused = foldlog("store", "restore", name, "--yes")
         assert refused.status == 2
         assert problem in refused.err
     assert foldlog("view", "five").status == 0
 
 
 REMOVALS = {
-    "erase": ("erase", "five", "--reason", "asked to", "--yes"),
-    "redact": ("redact", "five", 1, "--reason", "asked to", "--yes"),
+    "erase": ("store", "erase", "five", "--reason", "asked to", "--yes"),
+    "redact": ("store", "redact", "five", 1, "--reason", "asked to", "--yes"),
 }
 
 
@@ -137,10 +137,10 @@ def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, fi
     with monkeypatch.context() as full:
         full.setattr(SQLiteRecorder, "compact", _full)
         ran = foldlog(*command, "--json")
-    of = "conversations" if command[0] == "erase" else "receipts"
+    of = "conversations" if command[1] == "erase" else "receipts"
     assert (ran.status, ran.document[of][0]["bytes_pending"]) == (1, True)
     assert "the vacuum that removes its bytes failed: " in ran.err
-    assert "run 'foldlog vacuum' to remove them" in ran.err
+    assert "run 'foldlog store vacuum' to remove them" in ran.err
     assert foldlog(*command, "--json").document[of][0]["bytes_pending"] is False
 
 
@@ -186,11 +186,11 @@ def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, f
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with monkeypatch.context() as full:
         _full_at(full, rekey, "_rekeyed", 2)
-        ran = foldlog("rekey", *named)
+        ran = foldlog("store", "rekey", *named)
     assert (ran.status, ran.out) == (1, "")
     assert "conversations in their new form: 1; 'two' and those after it are not" in ran.err
     assert "nothing was written" not in ran.err
-    assert foldlog("rekey").status == 0
+    assert foldlog("store", "rekey").status == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")

@@ -11,45 +11,24 @@ import pytest
 from foldlog import EventStoreError, open as foldlog_open
 
 MISTAKES = {
-    "help": "did you mean 'foldlog --help'?",
-    "help view": "did you mean 'foldlog view --help'?",
-    "version": "did you mean 'foldlog --version'?",
-    "-V": "did you mean --version?",
-    "ls": "Did you mean 'list'?",
-    "rm c": "did you mean 'foldlog erase ID --reason TEXT'?",
-    "undo c": "did you mean 'foldlog retract ID --to V'?",
-    "tail c": "did you mean 'foldlog log ID --tail N' or 'foldlog view ID --tail N'?",
-    "init": "did you mean 'foldlog import PATH'?",
-    "open my.db": "did you mean 'foldlog serve'?",
+    "lisst": "No such command 'lisst'; did you mean 'foldlog list'? 'foldlog --help' shows all commands",
+    "verify": "No such command 'verify'; did you mean 'foldlog store verify'? 'foldlog --help' shows all commands",
+    "store verfy": "did you mean 'foldlog store verify'?",
+    "zebra": "No such command 'zebra'; 'foldlog --help' shows all commands",
+    "store zebra": "No such command 'zebra'; 'foldlog store --help' shows all commands",
+    "view c --tial 5": "--tail",
+    "store copy --dm": "'foldlog store copy --help' shows all options",
     "--db my.db list": "options follow the command: 'foldlog list --db STORE'",
-    "list my.db": "an option names the store: 'foldlog list --db my.db'",
-    "view c my.db": "an option names the store: --db my.db",
-    "demo my.db": "an option names the store: --db my.db",
-    "verify other.db": "an option names the store: --db other.db",
-    "condense c --condenser digest": "did you mean --config FILE",
-    "compare c --condenser digest": "did you mean --config FILE",
-    "compare c d": "to compare two conversations: 'foldlog diff ID OTHER'",
-    "attributes c user=ann": "an option sets an attribute: --set user=ann",
-    "attributes c --unset user": "did you mean --set NAME=?",
-    "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",
-    "search words --conversation c": "did you mean --in ID?",
-    "log c --from 5": "did you mean --start V?",
-    "log c --limit 5": "did you mean --tail N?",
-    "view c --last 5": "did you mean --tail N?",
-    "view c --version 5": "did you mean --at V?",
-    "export c --to x": "did you mean --output FILE?",
-    "archive all.db": "did you mean 'foldlog copy FROM TO'?",
+    "list my.db": "'my.db' is not an attribute; give NAME=VALUE, such as user=u1; --db STORE names a store",
+    "log -dash": "No such option: -d; 'foldlog log --help' shows all options",
     "serve --host 300.1.1.1 --port 0": "choose another with --host",
     "serve --host 192.0.2.1 --port 0": "choose another with --host",
     "fork d e --at 1": "this store has no conversation 'd'; 'foldlog list' shows its conversations",
-    "copy --db foldlog.db other.db": "give the stores as two arguments, FROM and TO",
-    "copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
+    "store copy typo.db other.db": "the store typo.db does not exist; name the store to copy as FROM",
     "list --db folder": "folder is a folder, and a store is a file; name a store in it: --db folder/my.db\n",
     "import x.jsonl --db ./folder": "./folder is a folder, and a store is a file; name a store in it: --db folder/",
-    "restore my.db --db sqlite:///histories": "histories is a folder, and a store is a file; no file in it is a store",
+    "store restore my.db --db sqlite:///histories": "is a folder, and a store is a file; no file in it is a store",
     "fork c c": "conversation 'c' exists already, at version 6; use another id for a new one",
-    "log -dash": "No such option: -d; an id that begins with a dash comes last, after '--'",
-    "report --db foldlog.db -- -dash --force": "(--force); options come before '--'",
 }
 
 
@@ -82,8 +61,8 @@ def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_mess
     foldlog("import", five_messages, "--db", "my.db")
     ran = foldlog("import", "my.db", "--db", "new.db")
     assert ran.status == 2
-    assert "my.db: is a store; 'foldlog copy my.db new.db' copies its conversations" in ran.err
-    assert "1 conversation " in foldlog("copy", "my.db", "new.db").out
+    assert "my.db: is a store; 'foldlog store copy my.db new.db' copies its conversations" in ran.err
+    assert "1 conversation " in foldlog("store", "copy", "my.db", "new.db").out
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         connection.execute("CREATE TABLE messages (text)")
     assert "theirs.db: is a SQLite database; docs/how-to/migrating.md says" in foldlog("import", "theirs.db").err

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import foldlog as api
 from foldlog import Action, Annotation, EventStoreError, Message, Observation, SystemMessage
-from foldlog._cli.application import COMMANDS, build
+from foldlog._cli.catalog import COMMANDS
 from foldlog._formats.conversion import NotWritten, OtherFormat
 from foldlog._formats.registry import FORMATS
 from foldlog._web.app import application
@@ -40,6 +39,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.projections import View
+from tests.commands import command_named
 from tests.web_client import asking
 
 WORD = "zebrafinch"
@@ -185,34 +185,36 @@ def fill(path: str | Path, names: Sequence[str]) -> list[str]:
 
 # -- commands ---------------------------------------------------------------------------------------------------------
 
-NO_STORE = {"demo", "condensers", "adapters", "serve"}
+NO_STORE = {"demo", "serve"}
 """``serve`` waits: see ``test_no_page_fails_because_of_one_event``."""
-WHOLE_STORE = {"list", "search", "stats", "audit", "bench", "copy", "backup", "vacuum", "verify", "rekey"}
+WHOLE_STORE = {
+    *("list", "search", "stats"),
+    *("store copy", "store backup", "store vacuum", "store verify", "store rekey", "store expire"),
+}
 """What works on the whole store where it is given no conversation: it must succeed."""
-LAST = ("retract", "condense", "redact", "erase", "restore")
+LAST = ("append", "retract", "condense", "store redact", "store erase", "store restore")
 """What changes the conversations that the others look at."""
 MORE: Mapping[str, Sequence[str]] = {
     "list": ["--long", "--sort tokens", "user=one"],
     "log": ["all --full", "all --all", "all --since 1969-01-01"],
     "search": [f"{WORD} --in all", f"{WORD} --since 0001-01-01"],
-    "audit": ["--to audit.db", "--repair"],
-    "redact": [f"--matching {WORD} --dry-run --reason r --yes", "--matching nothing --reason r --yes"],
-    "erase": ["--older-than 9d --dry-run --reason r --yes"],
-    "export": ["all --view --format openai-chat", "all --view --format anthropic-messages"],
-    "verify": ["--print-heads"],
+    "store redact": [f"--matching {WORD} --dry-run --reason r --yes", "--matching nothing --reason r --yes"],
+    "export": ["--to audit.db", "all --view --format openai-chat", "all --view --format anthropic-messages"],
+    "store verify": ["--print-heads", "--views", "--views --repair"],
+    "show": ["all --documents"],
 }
 """Lines with options, without the name of the command."""
 VALUES: Mapping[str, str | None] = {
     "ID": ALL, "EVENT": "1", "A": "1", "B": "3", "NEW": "fork", "WORDS": WORD, "PATH": "chat.jsonl", "FILE": "copy.db",
     "BACKUP": "good.db", "FROM": "foldlog.db", "TO": "target.db", "NAME": None, "NAME=VALUE": None,
-    "TEXT": "asked for", "V": "40",
+    "TEXT": "asked for", "V": "40", "TIME": "9d",
 }  # fmt: skip
 """A value for each argument and each required option, by the name that the help gives it; None leaves it out."""
 
 
 def lines_of(name: str) -> Iterator[str]:
     """Yield the lines that try a command: for the whole store if it can, for one conversation, and with options."""
-    parameters = typer.main.get_command(build(name)).commands[name].params  # type: ignore[attr-defined]
+    parameters = command_named(name).params
     words = []
     for parameter in parameters:
         named = str(parameter.metavar or parameter.name.upper()).strip("{}[].")
@@ -240,7 +242,7 @@ def failures(foldlog: Any, names: Sequence[str], *forms: str) -> list[str]:
             for form in forms:
                 for path in WRITTEN:  # by an earlier line
                     Path(path).unlink(missing_ok=True)
-                ran = foldlog(name, *shlex.split(f"{line} {form}"))
+                ran = foldlog(*name.split(), *shlex.split(f"{line} {form}"))
                 is_whole = name in WHOLE_STORE and ALL not in line
                 if "unexpected" in ran.err or ran.status not in ((0, 1) if is_whole else (0, 1, 2)):
                     failed.append(f"{name} {line} {form}: {ran.status} {ran.err[-300:]}")
@@ -265,7 +267,7 @@ COMMAND_NAMES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", ["search", "stats", "redact"])
+@pytest.mark.parametrize("name", ["search", "stats", "store redact"])
 def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog, odd, name):
     path, taken = odd
     assert {name for name in ODD if name not in taken} == REFUSED

@@ -79,11 +79,11 @@ def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(open
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     when = (NOW - 90 * DAYS).date().isoformat()
     for erased in (["ann/1"], []):
-        ran = foldlog("erase", "--older-than", when, "--reason", "policy", "--yes", "--json")
+        ran = foldlog("store", "expire", "--older-than", when, "--reason", "policy", "--yes", "--json")
         assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (0, erased)
         assert [one["conversation"] for one in ran.document["stay"]] == ["old"]
         assert "conversation 'old' has a fork that reads events of it ('young')" in ran.err
-    assert foldlog("erase", "old", "--reason", "asked to", "--yes").status == 2, "what is named must go"
+    assert foldlog("store", "erase", "old", "--reason", "asked to", "--yes").status == 2, "what is named must go"
 
 
 def test_forks_that_are_old_too_go_before_their_parents(opened):
@@ -115,11 +115,11 @@ def test_the_command_leaves_what_a_worker_drives_unless_it_is_named(foldlog, tmp
         for name in ("driven", "free"):
             histories[name].append(said("hello"))
         with histories["driven"].lease(worker="w1"):
-            ran = foldlog("erase", "--older-than", "0s", "--reason", "policy", "--yes", "--json")
+            ran = foldlog("store", "expire", "--older-than", "0s", "--reason", "policy", "--yes", "--json")
             assert [one["conversation"] for one in ran.document["conversations"]] == ["free"]
             assert [one["conversation"] for one in ran.document["stay"]] == ["driven"]
             assert (ran.status, "a worker drives it: 'w1' has it until" in ran.err) == (0, True)
-            assert foldlog("erase", "driven", "--reason", "asked to", "--yes").status == 0
+            assert foldlog("store", "erase", "driven", "--reason", "asked to", "--yes").status == 0
 
 
 def test_an_age_is_a_span(opened):
@@ -154,19 +154,22 @@ ERASED = [
     (["ann/2", "ben"], ["ann/2", "ben"], ["ann/1", "fork"]),
     (["--where", "user=ann"], ["ann/1", "ann/2", "fork"], ["ben"]),
     (["ben", "--where", "user=ann"], ["ann/1", "ann/2", "ben", "fork"], []),
+]
+EXPIRED = [
     (["--older-than", "2000-01-01"], [], ["ann/1", "ann/2", "ben", "fork"]),
     (["--older-than", "0s"], ["ann/1", "ann/2", "ben", "fork"], []),
-    (["ben", "--older-than", "90d"], [], ["ann/1", "ann/2", "ben", "fork"]),
+    (["--older-than", "0s", "--where", "user=ben"], ["ben"], ["ann/1", "ann/2", "fork"]),
 ]
+CASES = [*(("erase", *case) for case in ERASED), *(("expire", *case) for case in EXPIRED)]
 
 
-@pytest.mark.parametrize("which, erased, stay", ERASED, ids=[" ".join(which) for which, _, _ in ERASED])
-def test_erase_takes_ids_attributes_and_an_age(foldlog, store, which, erased, stay):
-    tried = foldlog("erase", *which, "--reason", "asked to", "--dry-run", "--json").document
+@pytest.mark.parametrize("command, which, erased, stay", CASES, ids=[" ".join(case[1]) for case in CASES])
+def test_erase_takes_ids_and_attributes_and_expire_an_age(foldlog, store, command, which, erased, stay):
+    tried = foldlog("store", command, *which, "--reason", "asked to", "--dry-run", "--json").document
     assert sorted(one["conversation"] for one in tried["conversations"]) == erased
     assert foldlog("log", "ben").status == 0, "a dry run erases nothing"
-    ran = foldlog("erase", *which, "--reason", "asked to", "--yes", "--json")
-    assert ran.status == (0 if erased else 1), ran.err
+    ran = foldlog("store", command, *which, "--reason", "asked to", "--yes", "--json")
+    assert ran.status == (0 if erased or command == "expire" else 1), ran.err
     told = ran.document
     assert sorted(one["conversation"] for one in told["conversations"]) == erased
     assert (told["stay"], told["holders"]) == ([], [])
@@ -177,15 +180,15 @@ def test_erase_takes_ids_attributes_and_an_age(foldlog, store, which, erased, st
 
 
 def test_erase_reports_what_stays_and_refuses_what_says_nothing(foldlog, store):
-    assert "nothing was erased" in foldlog("erase", "ann/2", "ben", "--reason", "x").err
-    ran = foldlog("erase", "ann/1", "ben", "--reason", "x", "--yes", "--json")
+    assert "nothing was erased" in foldlog("store", "erase", "ann/2", "ben", "--reason", "x").err
+    ran = foldlog("store", "erase", "ann/1", "ben", "--reason", "x", "--yes", "--json")
     assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (1, ["ben"])
     assert [one["conversation"] for one in ran.document["stay"]] == ["ann/1"]
     assert "nothing was erased; --with-forks erases them too, --detach first gives" in ran.err
-    ran = foldlog("erase", "ann/1", "ann/2", "--with-forks", "--reason", "x", "--yes")
+    ran = foldlog("store", "erase", "ann/1", "ann/2", "--with-forks", "--reason", "x", "--yes")
     assert (ran.status, "3 conversations erased, 6 events" in ran.out) == (0, True)
-    for wrong in ([], ["nobody"], ["ben", "--with-forks", "--older-than", "1d"], ["--where", "user"]):
-        assert foldlog("erase", *wrong, "--reason", "x", "--yes").status == 2
+    for wrong in ([], ["nobody"], ["ben", "--with-forks", "--detach"], ["--where", "user"]):
+        assert foldlog("store", "erase", *wrong, "--reason", "x", "--yes").status == 2
 
 
 def test_the_forks_that_go_too_are_named_before_and_after(foldlog, store, monkeypatch):
@@ -193,7 +196,7 @@ def test_the_forks_that_go_too_are_named_before_and_after(foldlog, store, monkey
         histories["fork"].fork(1, "fork's")
     asked = []
     monkeypatch.setattr("foldlog._cli.terminal.confirm", lambda *given: asked.append(given))
-    given = ("erase", "ann/1", "--with-forks", "--reason", "x", "--json")
+    given = ("store", "erase", "ann/1", "--with-forks", "--reason", "x", "--json")
     tried, ran = foldlog(*given, "--dry-run").document, foldlog(*given).document
     for told in (tried, ran):
         assert [one["conversation"] for one in told["conversations"]] == ["fork's", "fork", "ann/1"]
@@ -248,7 +251,7 @@ def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
     with api.open(store) as histories:
         histories["fork"].append(said("more"))
         histories["fork"].fork(3, "fork's")
-    given = ("erase", "ann/1", "fork", "ben", "--reason", "x", "--json")
+    given = ("store", "erase", "ann/1", "fork", "ben", "--reason", "x", "--json")
     tried, ran = foldlog(*given, "--dry-run").document, foldlog(*given, "--yes").document
     assert tried["stay"] == ran["stay"]
     assert [one["conversation"] for one in tried["stay"]] == ["fork", "ann/1"]
@@ -257,20 +260,20 @@ def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
 
 def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store):
     folder = store.parent
-    assert foldlog("backup", "monday.db").status == foldlog("backup", "tuesday.db").status == 0
-    assert foldlog("restore", "monday.db", "--yes").status == 0
+    assert foldlog("store", "backup", "monday.db").status == foldlog("store", "backup", "tuesday.db").status == 0
+    assert foldlog("store", "restore", "monday.db", "--yes").status == 0
     (folder / "monday.db").unlink()
-    assert foldlog("backup", "wednesday.db").status == 0
+    assert foldlog("store", "backup", "wednesday.db").status == 0
     with api.open(store) as histories:
         update(histories.store, folder / "audit.db")
-    ran = foldlog("erase", "ben", "--reason", "x", "--yes", "--json")
+    ran = foldlog("store", "erase", "ben", "--reason", "x", "--yes", "--json")
     told = ran.document["holders"]
     names = [name.split("/")[0].strip() + " " + Path(name).name.partition(".replaced")[0] for name in told[:3]]
     assert names == ["audit database audit.db", "backup tuesday.db", "backup wednesday.db"], "monday.db is deleted"
     assert told[3].startswith(f"former file {store}.replaced-")
     assert "a file may still hold the content, until it is deleted" in ran.err
     assert foldlog("report", "ann/1", "-o", "ann.html").status == 0
-    foldlog("erase", "ann/2", "--reason", "x", "--yes")
+    foldlog("store", "erase", "ann/2", "--reason", "x", "--yes")
     rows = {row["conversation"]: row for row in foldlog("list", "--all", "--json").document["conversations"]}
     assert not any("ann.html" in name for name in rows["ann/2"]["unconfirmed"]), "it holds another conversation"
 
@@ -355,10 +358,10 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(foldlog, tmp_path, monkey
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     count = hidden(place, tmp_path)
     foldlog("search", "hello")
-    found = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--dry-run", "--json").document
+    found = foldlog("store", "redact", "--matching", SECRET, "--reason", "leaked", "--dry-run", "--json").document
     assert sum(len(one["event_ids"]) for one in found["found"]) == count
     assert encrypted or place == "record of an import" or bytes_left(tmp_path, [SECRET]) != []  # that one is packed
-    ran = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--yes")
+    ran = foldlog("store", "redact", "--matching", SECRET, "--reason", "leaked", "--yes")
     assert ran.status == 0, ran.err
     assert bytes_left(tmp_path, [SECRET]) == []
     assert SECRET not in ran.out + ran.err
@@ -370,7 +373,7 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(foldlog, tmp_path, monkey
             assert histories["f"].document("other") == "stays", "it stood in a shared event beside the secret"
             assert histories["c"].document("state")["key"] == "none", "a newest value without the secret stays"
             assert histories["f"].document("state")["key"] == "fork"
-    assert foldlog("verify").status == 0
+    assert foldlog("store", "verify").status == 0
 
 
 @pytest.mark.parametrize("pattern", ["4111222233334444", "päss\nwörd", r"p\u00e4ss\nw", "(?u)P(?i:ÄSS)"])
@@ -383,7 +386,7 @@ def test_a_secret_is_found_in_numbers_and_in_escaped_json(foldlog, tmp_path, pat
             histories["c"].append(api.Observation(content="ok", extras={"cards": [card]}, call_id="x"))
         else:
             histories["c"].append([said(once), said("hi"), said(json.dumps([once]))])
-    given = ("redact", "--matching", pattern, "--pattern", "--reason", "x", "--json")
+    given = ("store", "redact", "--matching", pattern, "--pattern", "--reason", "x", "--json")
     ran = foldlog(*given, "--yes")
     assert ran.status == 0, ran.err
     assert ran.document["found"] == [{"conversation": "c", "event_ids": [0, 2]}]
@@ -394,7 +397,9 @@ def test_a_secret_in_the_shared_past_of_chosen_forks_is_named(foldlog, tmp_path)
         histories["parent"].append(said(SECRET))
         for fork in "fg":
             histories["parent"].fork(1, fork).set_attributes(user="ann")
-    ran = foldlog("redact", "--matching", SECRET, "--where", "user=ann", "--reason", "x", "--yes", "--no-vacuum")
+    ran = foldlog(
+        "store", "redact", "--matching", SECRET, "--where", "user=ann", "--reason", "x", "--yes", "--no-vacuum"
+    )
     assert ran.status == 1
     assert ran.err.count("belongs to conversation 'parent'") == 2
 
@@ -409,7 +414,18 @@ def test_of_a_younger_import_nothing_is_redacted_with_what_is_older(foldlog, tmp
             tmp_path / "foldlog.db", clock=lambda year=year: datetime(2020 + year, 1, 1, tzinfo=UTC)
         ) as opened:
             opened.store.ingest("c", list(decode(texts[:year], "openai-chat")))
-    given = ("redact", "--matching", SECRET, "--older-than", "2021-06-01", "--reason", "x", "--dry-run", "--json")
+    given = (
+        "store",
+        "redact",
+        "--matching",
+        SECRET,
+        "--older-than",
+        "2021-06-01",
+        "--reason",
+        "x",
+        "--dry-run",
+        "--json",
+    )
     assert foldlog(*given).document["found"] == [{"conversation": "c", "event_ids": [0]}]
 
 
@@ -417,10 +433,10 @@ def test_of_a_younger_import_nothing_is_redacted_with_what_is_older(foldlog, tmp
 def test_a_name_is_found_in_each_case_and_form_as_by_a_search(foldlog, tmp_path, matching):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([*map(said, [*NAMED, "Nadine Ünal"])])
-    given = ("redact", "--matching", matching, "--reason", "x", "--yes", "--json")
+    given = ("store", "redact", "--matching", matching, "--reason", "x", "--yes", "--json")
     ran = foldlog(*given)
     assert (ran.status, ran.document["found"]) == (0, [{"conversation": "c", "event_ids": [0, 1, 2, 3, 4, 5]}]), ran.err
-    assert foldlog(*given[:2], "(?i)NADINE", "--pattern", *given[3:]).document["found"][0]["event_ids"] == [6]
+    assert foldlog(*given[:3], "(?i)NADINE", "--pattern", *given[4:]).document["found"][0]["event_ids"] == [6]
 
 
 def mail(foldlog, name="m"):
@@ -437,7 +453,7 @@ def mail(foldlog, name="m"):
 
 def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_what_to_do(foldlog):
     mail(foldlog, "nadia-1")
-    given = ("redact", "--matching", "Nadia", "--reason", "r", "--yes", "--json")
+    given = ("store", "redact", "--matching", "Nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
         assert (ran.status, sum(len(one["event_ids"]) for one in ran.document["found"])) == (1, found)
@@ -446,15 +462,15 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
         assert path.endswith("/nadia-1.jsonl, which holds the text; rename that, and import or erase it again")
         assert store.endswith("foldlog.db still holds the text, in what is named above")
         assert file.endswith("nadia-1.jsonl still holds the text; delete it")
-    assert foldlog("redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]
+    assert foldlog("store", "redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]
     assert foldlog("import", "nadia-1.jsonl", "--json").document["imported"][0]["added"] == 0
-    (holder,) = foldlog("erase", "nadia-1", "--reason", "r", "--yes", "--json").document["holders"]
+    (holder,) = foldlog("store", "erase", "nadia-1", "--reason", "r", "--yes", "--json").document["holders"]
     assert holder == f"imported file {Path('nadia-1.jsonl').absolute()}"
     other_name = ("import", "nadia-1.jsonl", "--conversation", "n")
     assert "this source was erased; import it again with --again" in foldlog(*other_name).err
     assert foldlog(*other_name, "--again").status == 0
     assert "the tombstone of the erased conversation 'nadia-1'" in foldlog(*given, "--no-vacuum").err
-    assert foldlog("copy", "foldlog.db", "new.db", "n").status == 0
+    assert foldlog("store", "copy", "foldlog.db", "new.db", "n").status == 0
     clean = foldlog(*given, "--db", "new.db")
     assert (clean.status, clean.document["found"]) == (1, [])
     path, file = (one["problem"] for one in clean.document["stay"])  # the copy knows its source
@@ -468,7 +484,7 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
         histories["c"].append(CondensationAction(forgotten_event_ids=[0, 1], summary="flowers", summary_offset=0))
         histories["c"].append(CondensationAction(forgotten_event_ids=[2], summary="Marigold", summary_offset=0))
         histories["c"].fork(2, "f")
-    ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes")
+    ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes")
     assert "c: 3 events: 0, 1, summary of condensation 4\n" in ran.out
     quote = "the summary of condensation 3 replaces redacted events and may quote them; --with-summaries redacts it"
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
@@ -477,7 +493,7 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
 def test_a_file_that_was_imported_with_a_finding_is_looked_into_too(foldlog, tmp_path):
     Path("torn.jsonl").write_text('{"role": "user", "content": "I am Nadia"}\n{"role": "user", "content": "Nad')
     foldlog("import", "torn.jsonl")
-    ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert ran.status == 1, ran.err
     assert f"{tmp_path}/torn.jsonl still holds the text; delete it" in str(ran.document["stay"])
 
@@ -534,24 +550,24 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
     places = [tmp_path / source for source in sources]
     named = {f"imported {'folder' if place.is_dir() else 'file'} {place}" for place in places}
     for found in (True, False):  # also where nothing is left to redact
-        ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
         assert (ran.status, bool(ran.document["receipts"])) == (1, found), ran.err
         told = {one["problem"] for one in ran.document["stay"]}
         holding = [path for path in paths if "Nadia" in path.read_text()]
         assert told >= {f"the file {path} still holds the text; delete it" for path in holding}
-        assert {*foldlog("redact", name, 0, "--reason", "r", "--yes", "--json").document["holders"]} == named
-    assert foldlog("erase", name, "--reason", "r", "--yes", "--dry-run", "--json").document["holders"] == []
+        assert {*foldlog("store", "redact", name, 0, "--reason", "r", "--yes", "--json").document["holders"]} == named
+    assert foldlog("store", "erase", name, "--reason", "r", "--yes", "--dry-run", "--json").document["holders"] == []
     for again in (False, True):  # the same command asks again, and so does the other one
-        ran = foldlog("erase", name, "--reason", "r", "--yes", "--json")
+        ran = foldlog("store", "erase", name, "--reason", "r", "--yes", "--json")
         assert {*ran.document["holders"]} == named, again
         assert ran.err.count("a file in this folder may still hold") == sum(place.is_dir() for place in places)
-        ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
         assert {one["problem"] for one in ran.document["stay"]} == {
             f"the file {path} still holds the text; delete it" for path in holding
         }
     for path in paths:
         path.unlink()
-    ran = foldlog("erase", name, "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "erase", name, "--reason", "r", "--yes", "--json")
     assert {*ran.document["holders"]} == {one for one in named if one.startswith("imported folder")}
 
 
@@ -560,7 +576,7 @@ def test_a_redaction_of_a_text_names_no_source_of_json_that_lost_it(foldlog, tmp
     written({"n.jsonl": json.dumps({"role": "user", "content": "marigold"})})
     foldlog("import", "n.jsonl")
     written({"n.jsonl": now})
-    ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes", "--json")
     assert ran.document["holders"] == [f"imported file {tmp_path / 'n.jsonl'}"] * is_named
 
 
@@ -571,19 +587,19 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
         foldlog("import", f"{name}.jsonl")
     given = ("--reason", "r", "--yes", "--json")
     first, other, again = (f"imported file {tmp_path / name}" for name in ("m.jsonl", "n.jsonl", "again/m.jsonl"))
-    assert foldlog("erase", "m", *given).document["holders"] == [first]
-    assert foldlog("redact", "--matching", "marigold n", *given).document["holders"] == [other]
+    assert foldlog("store", "erase", "m", *given).document["holders"] == [first]
+    assert foldlog("store", "redact", "--matching", "marigold n", *given).document["holders"] == [other]
     written({"again/m.jsonl": json.dumps({"role": "user", "content": "marigold again"})})
     foldlog("import", "again/m.jsonl", "--conversation", "k")
-    assert foldlog("erase", "n", *given).document["holders"] == [other]
+    assert foldlog("store", "erase", "n", *given).document["holders"] == [other]
     for _ in range(2):
-        assert foldlog("erase", "k", *given).document["holders"] == [again]
-    assert foldlog("erase", "m", *given).document["holders"] == [first]
-    told = [one["problem"] for one in foldlog("redact", "--matching", "again/m", *given).document["stay"]]
+        assert foldlog("store", "erase", "k", *given).document["holders"] == [again]
+    assert foldlog("store", "erase", "m", *given).document["holders"] == [first]
+    told = [one["problem"] for one in foldlog("store", "redact", "--matching", "again/m", *given).document["stay"]]
     assert told[0].endswith("again/m.jsonl, which holds the text; rename that, and import or erase it again")
     Path("again").rename("moved")
-    assert foldlog("erase", "k", *given).document["holders"] == []
-    assert foldlog("redact", "--matching", "again/m", *given).document["stay"] == []
+    assert foldlog("store", "erase", "k", *given).document["holders"] == []
+    assert foldlog("store", "redact", "--matching", "again/m", *given).document["stay"] == []
 
 
 def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
@@ -597,12 +613,12 @@ def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
         histories["third"].append(said("hello"))
     Path("m.jsonl").unlink()
     words = re.findall(r"\w{9,}", min(re.findall(r"<script>(.*?)</script>", Path("r.html").read_text(), re.DOTALL)))
-    ran = foldlog("redact", "--matching", max(words, key=words.count), "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "--matching", max(words, key=words.count), "--reason", "r", "--yes", "--json")
     assert (ran.status, ran.document["stay"], ran.document["holders"]) == (1, [], []), "nothing matches"
-    ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert (ran.status, bool(ran.document["receipts"])) == (0, True)
     assert [name for name in ran.document["holders"] if "other" in name] == []
-    ran = foldlog("redact", "--matching", "hello", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "--matching", "hello", "--reason", "r", "--yes", "--json")
     stay = {f"the file {tmp_path}/{name} still holds the text; delete it" for name in ("r.html", "e.jsonl")}
     assert (ran.status, {one["problem"] for one in ran.document["stay"]}) == (1, stay)
 
@@ -618,27 +634,29 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
     with api.open("foldlog.db") as histories:
         histories["other"].append(said("hello"))
     wrote = ["export m -o e.jsonl", "export other -o other.jsonl", "report m -o r.html", "compare m --html c.html"]
-    for made in ("backup b.db", "audit --to audit.db", *wrote, "restore b.db --yes"):
+    for made in ("store backup b.db", "export --to audit.db", *wrote, "store restore b.db --yes"):
         assert foldlog(*made.split()).status == 0
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
     Path("m.jsonl").unlink()
-    assert foldlog("audit", "--to", "audit.db").status == 0
-    named = foldlog("redact", "other", "--matching", "nadia", "--reason", "r", "--yes", "--json").document["stay"]
+    assert foldlog("export", "--to", "audit.db").status == 0
+    named = foldlog("store", "redact", "other", "--matching", "nadia", "--reason", "r", "--yes", "--json").document[
+        "stay"
+    ]
     own = "foldlog.db still holds the text, in another conversation; leave out ID and --where"
     assert (own in str(named)) is not encrypted
-    given = ("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    given = ("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
         named = " ".join(one["problem"] for one in ran.document["stay"])
         assert (ran.status, sum(len(each["event_ids"]) for each in ran.document["receipts"])) == (1, found)
         for path in ("e.jsonl", "r.html", "b.db", former.name):
             assert f"the file {tmp_path / path} still holds the text; delete it" in named
-        follow = f"run 'foldlog audit --to {tmp_path / 'audit.db'}', or delete it"
+        follow = f"run 'foldlog export --to {tmp_path / 'audit.db'}', or delete it"
         assert f"the file {tmp_path / 'audit.db'} still holds the text; {follow}" in named
         assert "other.jsonl" not in f"{named} {ran.document['holders']}", "it holds another conversation"
         holders = {f'{kind} of ["m"] {tmp_path}/{name}' for kind, name in FILES_OF_M.items()}
         assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
-    assert foldlog("audit", "--to", "audit.db").status == 0
+    assert foldlog("export", "--to", "audit.db").status == 0
     Path("r.html").rename("moved.html")
     for path in map(Path, ("b.db", "e.jsonl", "c.html", *tmp_path.glob("foldlog.db.replaced-*"))):
         path.unlink()
@@ -665,7 +683,7 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_p
         histories["c"].fork(1, "other").append(summarizes(0))
     asked = []
     monkeypatch.setattr("foldlog._cli.terminal.confirm", lambda *given: asked.append(given))
-    given = ("redact", *named, "--reason", "r", "--with-summaries")
+    given = ("store", "redact", *named, "--reason", "r", "--with-summaries")
     listed = foldlog(*given, "--dry-run").out
     for line in (
         "c: 3 events: 0, 1, summary of condensation 3, which may quote it",
@@ -685,20 +703,20 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_p
     with api.open(tmp_path / "foldlog.db") as histories:
         left = [e for name in histories for e in histories[name].events() if "flowers" in repr(e)]
     assert left == []
-    assert (foldlog("verify").status, foldlog(*given).status, len(asked)) == (0, int("--matching" in named), 1)
+    assert (foldlog("store", "verify").status, foldlog(*given).status, len(asked)) == (0, int("--matching" in named), 1)
 
 
 def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([api.Action(tool=SECRET, call_id="x"), Annotation(name="n", data=SECRET)])
-    assert foldlog("backup", "b.db").status == 0
-    ran = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--yes", "--json")
+    assert foldlog("store", "backup", "b.db").status == 0
+    ran = foldlog("store", "redact", "--matching", SECRET, "--reason", "leaked", "--yes", "--json")
     assert ran.status == 1
     assert sum(len(one["event_ids"]) for one in ran.document["receipts"]) == 2
     problems = [one["problem"] for one in ran.document["stay"]]
     assert "conversation 'c', event 0 still holds the text" in problems[0]
     assert any(problem.startswith(f"the file {tmp_path}/b.db still") for problem in problems)
-    refused = foldlog("redact", "--matching", SECRET, "--reason", f"{SECRET} leaked", "--yes")
+    refused = foldlog("store", "redact", "--matching", SECRET, "--reason", f"{SECRET} leaked", "--yes")
     assert (refused.status, "the receipt keeps it" in refused.err) == (2, True)
 
 
@@ -708,17 +726,17 @@ def test_a_pattern_finds_each_of_its_texts_and_an_age_only_old_events(foldlog, t
         histories["c"].append([api.SystemMessage(content="be kind"), said("card 4111-2222"), said("no card")])
         age[0] = 1
         histories["c"].append([said("card 4333 4444")])
-    pattern = ("redact", "--matching", r"card \d{4}[ -]?\d{4}", "--pattern", "--reason", "x", "--json")
+    pattern = ("store", "redact", "--matching", r"card \d{4}[ -]?\d{4}", "--pattern", "--reason", "x", "--json")
     assert foldlog(*pattern, "--dry-run").document["found"] == [{"conversation": "c", "event_ids": [1, 3]}]
     assert foldlog(*pattern, "--older-than", "90d", "--yes").document["found"][0]["event_ids"] == [1]
-    old = foldlog("redact", "c", "--older-than", "90d", "--reason", "x", "--yes", "--json").document
+    old = foldlog("store", "redact", "c", "--older-than", "90d", "--reason", "x", "--yes", "--json").document
     assert old["found"][0]["event_ids"] == [2], "the system prompt stays"
 
 
 def test_redact_refuses_what_is_not_one_way_to_name_events(foldlog, store):
     both = ["c", 0, "--matching", "x"]
     for wrong in (["c"], both, ["--where", "a=b", "c", "--matching", "x"], ["--matching", ""], []):
-        ran = foldlog("redact", *wrong, "--reason", "x", "--yes")
+        ran = foldlog("store", "redact", *wrong, "--reason", "x", "--yes")
         assert ran.status == 2, (wrong, ran.err)
 
 
@@ -734,11 +752,11 @@ def test_a_pattern_has_a_limited_cost():
 
 
 def test_restore_asks_before_it_replaces_a_store(foldlog, store):
-    assert foldlog("backup", "b.db").status == 0
-    ran = foldlog("restore", "b.db")
+    assert foldlog("store", "backup", "b.db").status == 0
+    ran = foldlog("store", "restore", "b.db")
     assert (ran.status, "nothing was restored. Add --yes" in ran.err) == (2, True)
-    assert foldlog("restore", "b.db", "--yes").status == 0
-    assert foldlog("restore", "b.db", "--db", "new.db").status == 0, "there is nothing to replace"
+    assert foldlog("store", "restore", "b.db", "--yes").status == 0
+    assert foldlog("store", "restore", "b.db", "--db", "new.db").status == 0, "there is nothing to replace"
 
 
 def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch):
@@ -770,7 +788,7 @@ def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(f
     with api.open("foldlog.db") as histories:
         said = ("I am Nadia Unal", "Unal, Nadia", "the weather", "nadia alone")
         histories["c"].append([Message(source="user", content=text) for text in said])
-    redact = ("redact", "--matching", "nadia unal", "--reason", "asked to")
+    redact = ("store", "redact", "--matching", "nadia unal", "--reason", "asked to")
     more = "words of the text (nadia, unal) are in 2 more events of 1 conversation, such as c 1, c 3; look"
     searched = "Searched: all events, summaries, documents and imported records of 1 conversation"
     searched += ", and what is beside these"
@@ -812,7 +830,7 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
     mail(foldlog)
     killed = subprocess.run([sys.executable, "-c", _KILLED, "export", "m", "-o", "e.jsonl"], check=False)
     assert (killed.returncode, (tmp_path / "e.jsonl").exists()) == (9, True)
-    ran = foldlog("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    ran = foldlog("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert any(name.endswith(f"{tmp_path}/e.jsonl") for name in ran.document["holders"]), ran.document
 
 
@@ -837,7 +855,7 @@ def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, mon
 
 def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_position(foldlog, tmp_path, monkeypatch):
     mail(foldlog)
-    given = ("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    given = ("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert foldlog("export", "m", "-o", "e.jsonl").status == 0
     foldlog(*given)
 
@@ -849,26 +867,25 @@ def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_p
         assert foldlog("export", "m", "-o", "e.jsonl", "--force").status == 2
         assert foldlog("export", "m", "-o", "new.jsonl").status == 2
         Path("mine.db").write_text("another program's")
-        assert foldlog("backup", "mine.db").status == 2
+        assert foldlog("store", "backup", "mine.db").status == 2
     holders = " ".join(foldlog(*given).document["holders"])
     assert [file in holders for file in ("e.jsonl", "new.jsonl", "mine.db")] == [True, False, False]
 
 
 def test_a_backup_that_is_used_as_a_store_does_not_name_itself(foldlog, store):
-    assert foldlog("backup", "monday.db").status == 0
-    ran = foldlog("erase", "ben", "--reason", "x", "--yes", "--json", "--db", "monday.db")
+    assert foldlog("store", "backup", "monday.db").status == 0
+    ran = foldlog("store", "erase", "ben", "--reason", "x", "--yes", "--json", "--db", "monday.db")
     assert (ran.status, ran.document["holders"]) == (0, [])
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("erase", "--where", "user=u7", "--reason", "asked to", "--yes"),
-        ("erase", "--where", "user=u7", "--reason", "asked to", "--dry-run"),
-        ("erase", "--older-than", "90d", "--reason", "policy", "--yes"),
-        ("redact", "--where", "user=u7", "--matching", "said", "--reason", "asked to", "--yes"),
-        ("redact", "--matching", "no such text", "--reason", "asked to", "--yes"),
-        ("redact", "c", "--older-than", "90d", "--reason", "policy", "--dry-run"),
+        ("store", "erase", "--where", "user=u7", "--reason", "asked to", "--yes"),
+        ("store", "erase", "--where", "user=u7", "--reason", "asked to", "--dry-run"),
+        ("store", "redact", "--where", "user=u7", "--matching", "said", "--reason", "asked to", "--yes"),
+        ("store", "redact", "--matching", "no such text", "--reason", "asked to", "--yes"),
+        ("store", "redact", "c", "--older-than", "90d", "--reason", "policy", "--dry-run"),
         ("search", "nowhere"),
         ("search", "words", "--kind", "error"),
     ],
@@ -891,8 +908,10 @@ def test_a_filter_that_matches_something_ends_with_0(foldlog):
             histories[name].append(said("marigolds"))
             histories[name].set_attributes(user="u7")
     assert foldlog("search", "marigolds").status == 0
-    assert foldlog("redact", "a", "--where", "user=u7", "--reason", "asked to", "--yes", "--dry-run").status == 2
+    assert (
+        foldlog("store", "redact", "a", "--where", "user=u7", "--reason", "asked to", "--yes", "--dry-run").status == 2
+    )
     given = ("--matching", "marigolds", "--reason", "asked to", "--yes")
-    assert foldlog("redact", *given).status == 0
-    assert foldlog("redact", *given).status == 1, "nothing is left to redact"
-    assert foldlog("erase", "--where", "user=u7", "--reason", "asked to", "--yes").status == 0
+    assert foldlog("store", "redact", *given).status == 0
+    assert foldlog("store", "redact", *given).status == 1, "nothing is left to redact"
+    assert foldlog("store", "erase", "--where", "user=u7", "--reason", "asked to", "--yes").status == 0

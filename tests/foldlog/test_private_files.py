@@ -13,11 +13,11 @@ import pytest
 from foldlog._whole_file import whole_file
 from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_store
 
-EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --html", "audit --to", "backup")
+EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --html", "export --to", "store backup")
 REPLACING = (EXPORT, "report c -o", PAGE)
 COMMANDS = {
     **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", PAGE: "page.html"},
-    "copy sqlite:///foldlog.db": "sqlite:///other.db",
+    "store copy sqlite:///foldlog.db": "sqlite:///other.db",
 }
 
 
@@ -91,7 +91,7 @@ def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path):
 
 def test_a_dash_is_no_file(foldlog: Any, filled: Path):
     before = set(filled.iterdir())
-    for command in (*REPLACING, AUDIT, BACKUP, "copy foldlog.db"):
+    for command in (*REPLACING, AUDIT, BACKUP, "store copy foldlog.db"):
         ran = foldlog(*command.split(), "-")
         assert (ran.status, ran.out) == (2, "")
         assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err
@@ -125,7 +125,7 @@ def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
 
 def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path):
     (filled / "audit.db").symlink_to("elsewhere.db")
-    ran = foldlog("audit", "--to", "audit.db")
+    ran = foldlog("export", "--to", "audit.db")
     assert ran.status == 2
     assert "a symbolic link is there" in ran.err
     assert not (filled / "elsewhere.db").exists()

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import foldlog as api
-from foldlog._cli.application import build
+from foldlog._cli.catalog import COMMANDS
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, Redaction, open_store
 from foldlog.formats import decode, encode
 from foldlog.projections.messages.content import data_url
+from tests.commands import command_named
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
 
@@ -78,7 +78,7 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
         (tmp_path / "x.jsonl").write_text("".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts))
         foldlog("import", "x.jsonl", "--db", f"{redacted}.db")
         rows_read.clear()
-        ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes", "--db", f"{redacted}.db")
+        ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes", "--db", f"{redacted}.db")
         assert f"{redacted} event" in ran.err
         counts.append(sum(rows_read))
     assert counts[1] < 3 * counts[0], counts
@@ -179,7 +179,7 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
     with api.open(tmp_path / "foldlog.db") as histories:
         begin(histories, "marigold")
     monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
-    ran = foldlog("redact", *chosen, "--reason", "asked to")
+    ran = foldlog("store", "redact", *chosen, "--reason", "asked to")
     assert ran.status != 0
     assert "conversation 'c' was erased" in ran.err
     with api.open(tmp_path / "foldlog.db") as histories:
@@ -193,19 +193,19 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         store.append("c", summary, expected_version=3)
         store.fork("c", 2, "f")
         update(store, tmp_path / "audit.db")
-    assert "needs a terminal; nothing was redacted" in foldlog("redact", "c", "1", "--reason", "asked to").err
-    ran = foldlog("redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
+    assert "needs a terminal; nothing was redacted" in foldlog("store", "redact", "c", "1", "--reason", "asked to").err
+    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
     assert ran.status == 1
     assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
     assert "c: event 1 redacted at " in ran.out
     assert " by ann, hash " in ran.out
     assert "c: the summary of condensation 3 replaces it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
-    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
+    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     [receipt] = ran.document["receipts"]
     assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == ([1, 3], False, "asked to")
-    assert foldlog("audit", "--to", "audit.db").status == 0
-    ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
+    assert foldlog("export", "--to", "audit.db").status == 0
+    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     assert (ran.status, ran.document["holders"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (
@@ -214,17 +214,17 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         (("c", "5"), "cannot be redacted, because it is a receipt"),
         (("other", "0"), "this store has no conversation 'other'"),
     ):
-        ran = foldlog("redact", *arguments, "--yes", "--reason", "asked to")
+        ran = foldlog("store", "redact", *arguments, "--yes", "--reason", "asked to")
         assert ran.status == 2
         assert problem in ran.err
-    assert foldlog("redact", "c", "0", "--yes", "--reason", " ").status == 2
+    assert foldlog("store", "redact", "c", "0", "--yes", "--reason", " ").status == 2
     assert "by ann: asked to (" in foldlog("show", "c", "1").out
-    again = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob").out
+    again = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob").out
     receipts = dict(re.findall(r"event (\d) redacted at (.*), hash \w{64}$", again, re.MULTILINE))
     assert receipts["1"].endswith(" by ann")
     assert not receipts["3"].endswith((" by ann", " by bob"))
     assert receipts["1"][:32] < receipts["3"][:32]
-    assert foldlog("verify").status == 0
+    assert foldlog("store", "verify").status == 0
 
 
 def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(foldlog: Any, tmp_path: Path):
@@ -235,11 +235,13 @@ def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(fo
         history.set_attributes(user="ann")
         history.set_attributes(phone="555")
     for event_id, lost in ((1, "'a'"), (3, None), (4, "all attributes")):
-        ran = foldlog("redact", "c", event_id, "--reason", "asked to", "--yes")
+        ran = foldlog("store", "redact", "c", event_id, "--reason", "asked to", "--yes")
         assert ran.status == 0
         said = f"it held the values of {lost}: set them again"
         assert (said in ran.out) if lost else ("set them again" not in ran.out)
-        again = foldlog("redact", "c", event_id, "--reason", "asked to", "--yes", "--json").document["receipts"][0]
+        again = foldlog("store", "redact", "c", event_id, "--reason", "asked to", "--yes", "--json").document[
+            "receipts"
+        ][0]
         assert again["documents_lost"] == ([] if lost is None else ["a"] if lost == "'a'" else ["attributes"])
     with api.open(tmp_path / "foldlog.db") as histories:
         assert histories["c"].attributes() == {}
@@ -252,21 +254,21 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
         store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
         summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
         store.append("c", summary, expected_version=3)
-    for command, *options in (("show",), ("why",), ("redact", "--yes", "--reason", "x")):
+    for command, *options in (("show",), ("why",), ("store", "redact", "--yes", "--reason", "x")):
         for dashes in ([], ["--"]):
             ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
             assert (ran.status, ran.err) == (0, ""), command
     assert ran.document["receipts"][0]["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
     assert foldlog("show", "--json", "c", "-5").document["event"]["redacted"]["reason"] == "x"
-    assert "Invalid value for 'EVENT'" in foldlog("redact", "c", "-5", "--resaon", "x").err
-    commands = typer.main.get_command(build()).commands  # type: ignore[attr-defined]
+    assert "Invalid value for 'EVENT'" in foldlog("store", "redact", "c", "-5", "--resaon", "x").err
+    commands = {name: command_named(name) for names in COMMANDS.values() for name in names}
     taking = {
         name: command.context_settings.get("ignore_unknown_options", False)
         for name, command in commands.items()
         if any(parameter.metavar == "EVENT" for parameter in command.params)
     }
-    assert taking == dict.fromkeys(["show", "why", "redact"], True)
+    assert taking == dict.fromkeys(["show", "why", "store redact"], True)
 
 
 def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):
@@ -276,7 +278,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
             store.database.recorder.transact(lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p)))  # type: ignore[misc]
         assert api.Histories(store)["c"].redact(0, reason="asked to").unconfirmed == ("other", "slow")
         store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
-    ran = foldlog("redact", "c", "0", "--yes", "--reason", "asked to")
+    ran = foldlog("store", "redact", "c", "0", "--yes", "--reason", "asked to")
     assert ran.status == 1
     assert "a read model may still hold the content, because it has not confirmed the redaction: other" in ran.err
     assert "slow" not in ran.err
@@ -289,18 +291,18 @@ def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any,
         history.append([Message(source="user", content=text) for text in ("zero", "marigold", "rose")])
         fork = history.fork(3, id="c-fork")
         fork.append({"role": "user", "content": "three"})
-        assert foldlog("backup", "copy.db").status == 0
+        assert foldlog("store", "backup", "copy.db").status == 0
         history.redact(1, reason="asked to")
         history.redact(2, reason="asked to")
         histories.erase("c", reason="asked to", detach_forks=True)
         fork.redact(3, reason="asked to")
         fork.append({"role": "user", "content": "younger than the backup"})
         fork.redact(len(fork) - 1, reason="asked to")
-    ran = foldlog("restore", "copy.db", "--yes", "--json")
+    ran = foldlog("store", "restore", "copy.db", "--yes", "--json")
     assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == (["c"], ["c", "c-fork"])
     commands = re.findall(r"'foldlog ([^']*) --reason TEXT([^']*)'", ran.err)
-    assert commands == [("redact c 2 1", ""), ("redact c-fork 3", ""), ("erase c", " --detach")]
+    assert commands == [("store redact c 2 1", ""), ("store redact c-fork 3", ""), ("store erase c", " --detach")]
     for command, option in commands:
         assert foldlog(*command.split(), *option.split(), "--reason", "again", "--yes").status == 0
     with api.open(tmp_path / "foldlog.db") as histories:
@@ -341,7 +343,7 @@ def test_a_text_is_found_in_base64(foldlog: Any, path: Path, held: Any):
         history.append({"role": "user", "content": [part]})
         history.append({"role": "user", "content": "nothing"}, documents={"state": {"values": data.rstrip("=")}})
     chosen = ("--matching", SWORDFISH, "--reason", "asked to", "--yes", "--db", path)
-    receipts = foldlog("redact", "packed", *chosen, "--json").document["receipts"]
+    receipts = foldlog("store", "redact", "packed", *chosen, "--json").document["receipts"]
     assert sorted(event for each in receipts for event in each["event_ids"]) == [0, 2]
 
 

@@ -80,8 +80,8 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
         store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list", "--json").out)["conversations"]
     assert listed["conversation"] == "a\\ud800b"
-    (tmp_path / "heads.json").write_text(foldlog("verify", "--print-heads", "--json").out)
-    assert foldlog("verify", "--heads", "heads.json").status == 0
+    (tmp_path / "heads.json").write_text(foldlog("store", "verify", "--print-heads", "--json").out)
+    assert foldlog("store", "verify", "--heads", "heads.json").status == 0
 
 
 @given(values)
@@ -164,7 +164,7 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
     with open_store(url) as store:
         greeting = Message(source="agent", content="How can I help?")
         store.append("c1", [greeting, Message(source="user", content="my \x1b[2Jsecret")], expected_version=0)
-    command = ("erase", "c1", "--reason", "asked to", "--db", url)
+    command = ("store", "erase", "c1", "--reason", "asked to", "--db", url)
     status, told, _ = in_a_terminal(*command, typed=typed)
     shown = told.decode()
     assert "c1: 2 events, begun " in shown
@@ -182,7 +182,14 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
 @pytest.mark.parametrize("width", some(["", "0", "1", "19", "-5", "ten", "8 0", "9" * 9], 2))
 def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages, monkeypatch, width):
     foldlog("import", five_messages)
-    for arguments in (["--help"], ["verify"], ["list"], ["log", "five"], ["why", "five", 1], ["audit"], ["adapters"]):
+    for arguments in (
+        ["--help"],
+        ["store", "verify"],
+        ["list"],
+        ["log", "five"],
+        ["why", "five", 1],
+        ["store", "verify", "--views"],
+    ):
         monkeypatch.delenv("COLUMNS", raising=False)
         wanted = foldlog(*arguments).out
         monkeypatch.setenv("COLUMNS", width)
@@ -308,9 +315,9 @@ def test_no_other_file_of_the_command_prints():
                     found.append(place)
     assert [place for place in found if place[0] != "terminal.py"] == [
         ("__init__.py", "sys.stderr.write"),  # a constant: nothing more is imported where Ctrl-C comes at once
-        ("histories/export.py", "sys.stdout.buffer"),  # the bytes of a file: JSON, or escaped on a terminal
+        ("commands/export.py", "sys.stdout.buffer"),  # the bytes of a file: JSON, or escaped on a terminal
         (
-            "programs/quick_hook.py",
+            "quick_hook.py",
             "sys.stdout.write",
         ),  # JSON for a program: no module of the terminal
         ("tables.py", "from rich.cells import cell_len"),  # how wide a text is
@@ -321,7 +328,7 @@ def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal
     def fails(*given):
         raise RuntimeError(ONE_LINE)
 
-    monkeypatch.setattr("foldlog._cli.histories.list.open_existing", fails)
+    monkeypatch.setattr("foldlog._cli.commands.list.open_existing", fails)
     for value in ("", "1"):
         monkeypatch.setenv("FOLDLOG_TRACEBACK", value)
         ran = foldlog("list")

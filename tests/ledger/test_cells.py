@@ -457,7 +457,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[i
     generation = Generation(replaces_erased=True)
     store.append("alone", said("new and wanted"), expected_version=0, generation=generation)
     (finding,) = [finding for verdict in verify(store) for finding in verdict.findings]
-    assert "run 'foldlog vacuum'" in str(finding)
+    assert "run 'foldlog store vacuum'" in str(finding)
     vacuum(store)
     assert [finding for verdict in verify(store) for finding in verdict.findings] == []
     assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]

@@ -240,7 +240,7 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("secret"), expected_version=0)
         assert erase(store, "c1", reason="asked for").bytes_pending
-        assert "run as the owner of the tables: foldlog vacuum" in bytes_pending_words(store, "it")
+        assert "run as the owner of the tables: foldlog store vacuum" in bytes_pending_words(store, "it")
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
             postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
             assert not erase(store, "c1", reason="asked for").bytes_pending
@@ -264,10 +264,10 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any, s
 @pytest.mark.parametrize(
     "removal",
     [
-        ("erase", "c1", "--reason", "gdpr", "--yes"),
-        ("redact", "c1", "0", "--reason", "gdpr", "--yes"),
-        ("redact", "c1", "--matching", "zebra", "--reason", "gdpr", "--yes"),
-        ("rekey", "c1"),
+        ("store", "erase", "c1", "--reason", "gdpr", "--yes"),
+        ("store", "redact", "c1", "0", "--reason", "gdpr", "--yes"),
+        ("store", "redact", "c1", "--matching", "zebra", "--reason", "gdpr", "--yes"),
+        ("store", "rekey", "c1"),
     ],
     ids=lambda command: " ".join(command[:3]),
 )
@@ -284,7 +284,7 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
         assert not histories.store.database.bytes_pending
     if removal[0] == "rekey":
         monkeypatch.setenv("FOLDLOG_KEY", "ab" * 32)
-    assert asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog vacuum") == 1
+    assert asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog store vacuum") == 1
     for asking in (of_role, url):
         if removal[0] == "erase":
             assert [row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]] == [True]
@@ -292,7 +292,7 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
             assert store.database.bytes_pending
     status, told, problem = asked("vacuum", db=of_role)
     assert (status, told["bytes_pending"], told["bytes_before"]) == (1, True, None)
-    assert "run as the owner of the tables: foldlog vacuum" in problem
+    assert "run as the owner of the tables: foldlog store vacuum" in problem
     assert asked("vacuum", db=url) == (0, told | {"bytes_pending": False, "space_returned": True}, "")
     with open_store(of_role) as store:
         assert not store.database.bytes_pending
@@ -521,7 +521,7 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
     open_store(f"{url}&partitions={made}").close()
     for options in ("", f"&partitions={made}"):
         open_store(url + options).close()
-    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog copy --help'"):
+    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog store copy --help'"):
         open_store(f"{url}&partitions={given}")
 
 

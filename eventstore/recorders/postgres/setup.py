@@ -74,7 +74,7 @@ def prepare(
     if part is not None and made != str(part):
         raise StoreUnusable(
             f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be changed: copy "
-            f"the store to another schema, ?schema= (see 'foldlog copy --help')",
+            f"the store to another schema, ?schema= (see 'foldlog store copy --help')",
             kind="refused",
         )
     number, _, of = made.partition(" of ")
@@ -227,7 +227,7 @@ def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> i
     if partitions and partitions != facts["partitions"]:
         raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
-            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog copy --help')",
+            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog store copy --help')",
             kind="refused",
         )
     return min(version, newest)

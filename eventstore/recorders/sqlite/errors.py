@@ -24,7 +24,7 @@ _FOLDER_TOO: Final = (
 )
 
 _TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=ro"
-_RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog copy --damaged'"
+_RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog store copy --damaged'"
 _IS_DAMAGED: Final = f"the file is damaged: {_RESTORE}"
 
 _DISK_FULL: Final = partial(StoreUnavailable, kind="full")
@@ -50,7 +50,7 @@ _OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
     sqlite3.SQLITE_NOTADB: (
         StoreDamaged,
         "choose another file; if this one was a store, its beginning is damaged: restore a backup, or recover it with "
-        "SQLite (docs/how-to/damaged.md), then run 'foldlog copy --damaged'",
+        "SQLite (docs/how-to/damaged.md), then run 'foldlog store copy --damaged'",
     ),
 }
 

@@ -118,7 +118,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     if otherwise:
         yield (
             f"the lists of conversations by attribute and activity contradict the events of {otherwise} conversations; "
-            f"the events are not concerned, and a copy of the store has right lists (see 'foldlog copy --help')"
+            f"the events are not concerned, and a copy of the store has right lists (see 'foldlog store copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")

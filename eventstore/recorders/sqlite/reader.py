@@ -66,7 +66,9 @@ def a_position(answer: sqlite3.Cursor) -> int:
     """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a damaged file."""
     found = answer.fetchone()
     if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:
-        raise StoreDamaged("the positions of events are damaged; run 'foldlog verify', then 'foldlog copy --damaged'")
+        raise StoreDamaged(
+            "the positions of events are damaged; run 'foldlog store verify', then 'foldlog store copy --damaged'"
+        )
     return int(found[0])
 
 

@@ -299,7 +299,7 @@ class StoreFile:
         raise StoreUnavailable(
             f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite keeps a log "
             f"for each name, so events written under one name are lost under the other; remove the other names, "
-            f"or make a copy with 'foldlog backup FILE'",
+            f"or make a copy with 'foldlog store backup FILE'",
             kind="moved",
         )
 

@@ -111,7 +111,7 @@ def _told_by(path: Path, begin: bytes) -> str:
     other = lookalike_of_text(begin)
     if begin.startswith(SQLITE):
         if is_store(path):
-            return f"is a store; 'foldlog copy {path} TO' copies its conversations"
+            return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
         tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
         if (other := lookalike_of_tables(tables)) is None:
             return "is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep"

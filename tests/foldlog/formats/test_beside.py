@@ -214,7 +214,7 @@ def test_a_use_whose_model_changes_is_counted_once(foldlog, write):
 def test_a_run_of_v1_grows_with_its_state_also_after_a_redaction(foldlog, write):
     write_v1(write, [said(0), said(1)], key="service_to_metrics", default=metrics(100, 10, 0.25))
     assert foldlog("import", "run").status == 0
-    assert foldlog("redact", "v1", "0", "--by", "me", "--reason", "secret", "--yes").status == 0
+    assert foldlog("store", "redact", "v1", "0", "--by", "me", "--reason", "secret", "--yes").status == 0
     write_v1(write, [said(0), said(1), said(2)], default=metrics(300, 30, 0.75, 2))
     grown = foldlog("import", "run", "--strict")
     assert (grown.status, spent()[0]) == (0, {"v1": (300, 30, 0.75, 2)})

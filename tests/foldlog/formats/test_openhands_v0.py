@@ -203,7 +203,7 @@ def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
         fold = PageFold(histories.store, "c")
         fold.take(histories.store.log("c"))
         assert [gist.split(",")[0] for gist in fold.gists[5:]] == ["events 1-2", "events 1-2"]
-    assert foldlog("audit", "--to", "audit.db").status == 0
+    assert foldlog("export", "--to", "audit.db").status == 0
     with closing(sqlite3.connect("audit.db")) as audit:
         told = audit.execute("SELECT forgotten, forgotten_count FROM condensations ORDER BY id").fetchall()
     assert told == [("[[1,2],[4,4]]", 3), ("[[1,2]]", 2)]

@@ -1,0 +1,67 @@
+"""How fast the Views of your own conversations open: ``python -m benchmarks.own [ID]... [--db STORE]``.
+
+Each View is first compared with the fold of its events; status 1 if one differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import os
+import statistics
+import timeit
+from collections.abc import Callable
+
+import foldlog
+from foldlog.eventstore import Store
+from foldlog.projections import View, Views
+
+_LONGEST = 10
+"""The number of conversations that are measured if none are named."""
+
+
+def main() -> int:
+    """Print a row for each conversation."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.own", description=__doc__)
+    parser.add_argument("--db", metavar="STORE", default=os.environ.get("FOLDLOG_DB", "foldlog.db"))
+    parser.add_argument("conversations", nargs="*", metavar="ID")
+    parser.add_argument("--rounds", type=int, default=5, help="the median of these is shown")
+    asked = parser.parse_args()
+    print(
+        f"{'conversation':40} {'events':>8} {'View':>6} {'open ms':>9} {'past ms':>9} {'fold all ms':>12} {'faster':>8}"
+    )
+    agree = True
+    with foldlog.open(asked.db) as histories:
+        for name in asked.conversations or longest(histories.store):
+            agree &= measure(histories.store, name, asked.rounds)
+    return 0 if agree else 1
+
+
+def longest(store: Store) -> list[str]:
+    """The longest conversations that are not erased."""
+    rows = (row for row in store.iter_conversations() if row.erased_at is None)
+    return [row.id for row in heapq.nlargest(_LONGEST, rows, key=lambda row: row.version)]
+
+
+def measure(store: Store, conversation: str, rounds: int) -> bool:
+    """Print the row of a conversation. Whether its View is the fold of its events."""
+    version = store.version(conversation)
+    view = Views(store).current(conversation)
+    open_ms = _median_ms(lambda: Views(store).current(conversation).events, rounds)
+    past_ms = _median_ms(lambda: Views(store).at(conversation, version // 2).events, rounds)
+    fold_ms = _median_ms(lambda: View.from_events(store.events(conversation)), rounds)
+    agrees = view == View.from_events(store.events(conversation, 0, view.version))
+    differs = "" if agrees else "  DIFFERS from the fold of its events"
+    print(
+        f"{conversation:40} {version:8,} {len(view):6,} {open_ms:9.2f} {past_ms:9.2f} {fold_ms:12.1f} "
+        f"{fold_ms / open_ms:7.1f}×{differs}"
+    )
+    return agrees
+
+
+def _median_ms(work: Callable[[], object], rounds: int) -> float:
+    return 1_000 * statistics.median(timeit.repeat(work, number=1, repeat=rounds))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,27 @@
+"""The commands by name, and their modules."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping, Sequence
+
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "Begin here": ("demo", "import", "list", "view", "why", "search", "serve"),
+    "Read": ("log", "show", "diff", "stats", "compare", "report", "fork", "export", "attributes"),
+    "Write": ("append", "retract", "condense"),
+    "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
+    "Administration": (
+        *("store backup", "store restore", "store copy", "store vacuum", "store verify", "store rekey"),
+        *("store erase", "store redact", "store expire"),
+    ),
+}
+"""Commands by the heading that the help puts them under, in its order: 24, and those of the group ``store``."""
+FIRST_DAY = COMMANDS["Begin here"]
+"""The commands of the first day, which ``foldlog`` alone shows."""
+GROUP = "store"
+
+
+def module_of(name: str) -> str:
+    """Return the full name of a command's module."""
+    path = name.replace(" ", ".")
+    return f"foldlog._cli.commands.{path}_" if keyword.iskeyword(name) else f"foldlog._cli.commands.{path}"

@@ -1,0 +1,93 @@
+"""``foldlog append``: append chat messages to a conversation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing, open_or_create, whole
+from foldlog._documents import AppendedDocument
+from foldlog._history.histories import Histories
+from foldlog._words.gist import count
+from foldlog.eventstore import ANY_VERSION, InvalidEvent, VersionConflict
+
+
+class Role(StrEnum):
+    """Who writes a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+
+
+def run(
+    conversation: ConversationId,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="The text of a message.", show_default="JSON lines on stdin"),
+    ] = None,
+    role: Annotated[Role, typer.Option("--role", help="The author of TEXT.")] = Role.USER,
+    new: Annotated[bool, typer.Option("--new", help="Begin a conversation with this id, and a store.")] = False,
+    expected: Annotated[
+        int | None,
+        typer.Option("--expected", metavar="V", min=0, help="Append only if the conversation has this version."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Append once, however often a command with this key is run."),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Append a message, or chat messages in JSON from stdin, one a line, all or none.
+
+    A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's API. The command ends
+    when they are on disk.
+
+    Example: foldlog append tidewatch "Now write the changelog."
+    """
+    messages = _read_messages() if text is None else [{"role": role.value, "content": text}]
+    opened = open_or_create(db) if new else open_existing(db)
+    with opened as store:
+        history = Histories(store)[conversation if new else whole(store, conversation)]
+        version = ANY_VERSION if expected is None else expected
+        if new and key is None:
+            version = 0
+        try:
+            recorded = history.append(messages, expected_version=version, idempotency_key=key)
+        except (InvalidEvent, VersionConflict, TypeError) as error:
+            raise Refused(str(error)) from error
+        present = history.version()
+    document = AppendedDocument(
+        conversation=conversation, version=present, events=tuple(event.id for event in recorded)
+    )
+    ids = f"{recorded[0].id:,}" if len(recorded) == 1 else f"{recorded[0].id:,} to {recorded[-1].id:,}"
+    added = count(len(recorded), "event")
+    terminal.answer(document, f"{terminal.typed_id(conversation)}: {added} appended, {ids}")
+
+
+def _read_messages() -> list[dict[str, Any]]:
+    """Return the chat messages on stdin. Raises ``Refused``."""
+    if sys.stdin.isatty():
+        raise Refused("append reads messages from stdin; give TEXT, or pipe JSON lines into it")
+    messages = []
+    for number, line in enumerate(sys.stdin, 1):
+        try:
+            message = json.loads(line) if line.strip() else None
+        except ValueError as error:
+            raise Refused(f"stdin:{number}: not JSON ({error}); nothing was appended") from error
+        if message is None:
+            continue
+        if not isinstance(message, dict) or "role" not in message:
+            raise Refused(f'stdin:{number}: not a message {{"role": …, "content": …}}; nothing was appended')
+        messages.append(message)
+    if not messages:
+        raise Refused("stdin has no message; nothing was appended")
+    return messages

@@ -1,0 +1,43 @@
+"""``foldlog attributes``: show or change the attributes of a conversation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.selection import pairs
+from foldlog._cli.stores import open_existing, resolved, whole
+from foldlog._documents import AttributesDocument
+from foldlog._history.histories import Histories
+from foldlog._words.gist import compact
+
+
+def run(
+    conversation: ConversationId,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; NAME= removes it."),
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
+
+    A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
+    foldlog list NAME=VALUE lists conversations by them.
+
+    Example: foldlog attributes tidewatch --set project=tides
+    """
+    changes = pairs(changed or ())
+    with open_existing(db) as store:
+        conversation = (whole if changes else resolved)(store, conversation)
+        history = Histories(store)[conversation]
+        attributes = history.set_attributes(**changes) if changes else history.attributes()
+    values = {name: "null" if value is None else compact(value) for name, value in attributes.items()}
+    none = "No attributes; --set NAME=VALUE sets one."
+    document = AttributesDocument(conversation=conversation, attributes=attributes)
+    terminal.answer(document, partial(terminal.print_values, values) if values else none)

@@ -1,0 +1,58 @@
+"""``foldlog doctor``: say what of coding agents is kept, and what will be lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, home_folder
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.program_store import program_store
+from foldlog._documents import DoctorDocument
+from foldlog._programs.doctor import look_at
+from foldlog._programs.hook import FIRED, fired_at
+from foldlog._programs.programs import PROGRAMS, place_at
+from foldlog._programs.setup import recorded
+from foldlog._words.gist import count
+
+_NAMED = 5
+
+
+def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Say of each coding agent which transcripts are not in the store, which it will delete and when, and whether its
+    hooks fire.
+
+    Exit status 1 if a transcript is not in the store.
+
+    Example: foldlog doctor
+    """
+    folder = Path(home_folder())
+    fired, record = fired_at(folder / FIRED), recorded(folder)
+    with program_store(db) as store:
+        here = [one for one in PROGRAMS.values() if (home := place_at(one.home)) is not None and home.is_dir()]
+        found = DoctorDocument(programs=tuple(look_at(store, program, fired, record) for program in here))
+    terminal.answer(found, lambda: _show(found))
+    if any(program.not_here for program in found.programs):
+        terminal.matched_nothing()
+
+
+def _show(found: DoctorDocument) -> None:
+    if not found.programs:
+        terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
+    for program in found.programs:
+        terminal.say((program.program, "bold"))
+        is_set = "written" if program.is_set_up else f"not written; 'foldlog setup {program.program}' writes them"
+        if program.problem is not None:
+            is_set = f"cannot be read: {program.problem}"
+        fired = "never" if program.hook_fired_at is None else f"{program.hook_event} at {program.hook_fired_at}"
+        terminal.say(f"  hooks and server: {is_set}; last hook: {fired}", wraps=True)
+        missing = f"{len(program.not_here)} of {count(program.transcripts, 'transcript')}"
+        terminal.say(f"  not in the store as they are now: {missing}", wraps=True)
+        for path in program.not_here[:_NAMED]:
+            terminal.say(f"    {os.path.basename(path)}")
+        if program.days_kept is not None:
+            lost = f"{count(program.soon, 'transcript')} within a week"
+            terminal.say(f"  it deletes transcripts after {program.days_kept:g} days: {lost}", wraps=True)
+        if program.not_here:
+            terminal.say(f"  to keep them: {command('import', '--from', program.format)}", wraps=True)

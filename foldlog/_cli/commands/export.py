@@ -1,0 +1,175 @@
+"""``foldlog export``: write a conversation as its source wrote it, or conversations as a database."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from msgspec import UNSET
+
+from foldlog._archive.stored import SourceBytes, source_bytes
+from foldlog._cli import terminal
+from foldlog._cli.database_export import check_options, follow_with_database, write_database
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, SomeConversations, new_file, output_option
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._copies import noted
+from foldlog._documents import ExportedDocument, RecordsDocument, streamed
+from foldlog._formats.conversion import ANY_HISTORY, format_of_history
+from foldlog._formats.export_notes import ExportNotes
+from foldlog._formats.registry import format_named
+from foldlog._history.histories import Histories
+from foldlog._whole_file import whole_file
+from foldlog._words.gist import count
+from foldlog._words.safe_text import json_text
+from foldlog.eventstore import EventStoreError
+from foldlog.formats import FORMATS, UnknownFormat
+
+
+def run(
+    conversations: SomeConversations = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            show_default="the format of its source",
+            autocompletion=lambda: list(FORMATS),
+            help="The format to write. An imported conversation: that of its source, or openai-chat.",
+        ),
+    ] = None,
+    view: Annotated[
+        bool,
+        typer.Option("--view", help="Write the messages that a model is sent now, by default as openai-chat."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        output_option("--output", "-o", help="The file to write.", show_default="stdout"),
+    ] = None,
+    force: Force = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Make or update a database of the named or of all conversations, for SQL and Datasette.",
+            callback=new_file,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With --to: keep the database up to date until Ctrl-C.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Write a conversation as its source wrote it: with forgotten events, without retracted ones.
+
+    With --to: a SQLite database of all events and condensations, to which later runs add what is new.
+
+    Example: foldlog export tidewatch --output exported.jsonl
+    """
+    names = conversations or []
+    given = {"--format": format, "--view": view, "--output": output, "--force": force}
+    others = [name for name, value in given.items() if value]
+    check_options(to, follow=follow, as_json=as_json, others=others, conversations=names)
+    if to is None:
+        _export(names[0], format, db, view=view, output=output, as_json=as_json)
+    elif follow:
+        follow_with_database(db, to)
+    else:
+        write_database(db, names, to)
+
+
+def _export(conversation: str, format: str | None, db: str, *, view: bool, output: Path | None, as_json: bool) -> None:
+    """Write one conversation to a file, or to stdout."""
+    notes, findings = list[str](), list[str]()
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        is_listed = as_json and output is None
+        source = None if view or is_listed else source_bytes(store, conversation, format)
+        records: Iterator[Any] = iter(())
+        if source is not None:
+            chosen, write = source.format, partial(_write_source, source)
+            notes += _left_out(source)
+        else:
+            chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
+            try:
+                records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
+            except UnknownFormat as error:
+                raise Refused(str(error)) from error
+            write = partial(_write_records, records, chosen)
+        if output is not None:
+            with noted(store, "export", output, conversation), whole_file(output) as file:
+                number = write(file)
+            document = ExportedDocument(
+                conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
+            )
+            told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
+            terminal.answer(document, told)
+        elif is_listed:
+            read = streamed(_readable(records, findings))
+            terminal.emit_list(
+                RecordsDocument(conversation=conversation, format=chosen, records=read),
+                lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET},
+                exact=True,
+            )
+        else:
+            sys.stdout.flush()
+            write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
+    for finding in findings:
+        terminal.warn(finding)
+    for note in notes:
+        terminal.note(note)
+
+
+def _write_source(source: SourceBytes, file: BinaryIO) -> int:
+    """Write a source as it came, on a terminal without what would control it. Return the number of its records."""
+    for data in source.bytes:
+        file.write(terminal.printable(data.decode("utf-8", "replace")).encode() if file.isatty() else data)
+    return source.records
+
+
+def _left_out(source: SourceBytes) -> Iterator[str]:
+    """Yield what the bytes of a source do not have."""
+    counted = ExportNotes(format_named(source.format))
+    for event in source.appended:
+        counted.leave_out(event)
+    _, appended = counted.end()
+    if appended:
+        yield f"left out: {appended}, appended since the import; 'export --format {ANY_HISTORY}' writes all"
+    if source.redacted:
+        yield f"left out: the content of {count(source.redacted, 'redacted record')}"
+
+
+def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
+    """Yield the records up to the first that cannot be read or written: that one is a finding."""
+    try:
+        yield from records
+    except (EventStoreError, ValueError) as error:
+        findings.append(str(error))
+
+
+def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
+    """Write a line for each record, or the document of the format, and return their number. Of lines those before a
+    record that cannot be read are written too.
+    """
+    document = format_named(format).document
+    if document is not None:
+        held = list(records)
+        content = document(held)
+        text = content if isinstance(content, str) else _line(content)
+        file.write((terminal.printable(text) if file.isatty() else text).encode())
+        return len(held)
+    number = 0
+    for record in records:
+        file.write(_line(record).encode())
+        number += 1
+    return number
+
+
+def _line(record: Any) -> str:
+    return f"{json_text(record, exact=True)}\n"

@@ -1,0 +1,40 @@
+"""``foldlog secrets``: find keys and tokens in conversations."""
+
+from __future__ import annotations
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.stores import chosen, open_existing
+from foldlog._documents import SecretDocument, SecretsDocument
+from foldlog._secrets import kinds_in, secrets_in
+from foldlog._words.gist import count
+
+
+def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or Slack. Their ids and
+    kinds are printed, never their values.
+
+    'foldlog store redact --secrets' redacts them; 'foldlog import --redact-secrets' keeps them out. Exit status 1 if
+    there is one. Needs the extra 'secrets'.
+
+    Example: foldlog secrets tidewatch
+    """
+    kinds_in("")  # the extra is asked for before the work
+    unread, found = list[str](), list[SecretDocument]()
+    with open_existing(db) as store, terminal.working("searching"):
+        for name in chosen(store, conversations):
+            for event, kinds in secrets_in(store, name, unread):
+                found.append(SecretDocument(conversation=name, event=event.id, kinds=kinds))
+    document = SecretsDocument(secrets=tuple(found), unread=tuple(unread))
+    terminal.answer(document, lambda: _show(document))
+    for problem in unread:
+        terminal.warn(problem)
+    if found:
+        terminal.matched_nothing()
+
+
+def _show(document: SecretsDocument) -> None:
+    for secret in document.secrets:
+        terminal.say(f"{terminal.typed_id(secret.conversation)} {secret.event}: {', '.join(secret.kinds)}")
+    names = {secret.conversation for secret in document.secrets}
+    terminal.say(f"{count(len(document.secrets), 'event')} of {count(len(names), 'conversation')} with secrets")

@@ -1,0 +1,78 @@
+"""``foldlog setup``: have a coding agent keep its conversations here, and ask about them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command as command_of, home_db, home_folder, use_store
+from foldlog._cli.options import DEFAULT_DB, Db
+from foldlog._cli.outcome import Refused
+from foldlog._cli.quick_hook import program_db
+from foldlog._programs.programs import PROGRAMS
+from foldlog._programs.setup import recorded, settings_with, settings_without, write
+from foldlog.eventstore.inside import install_command
+
+
+def run(
+    program: Annotated[
+        str,
+        typer.Argument(metavar="PROGRAM", help=f"One of {', '.join(PROGRAMS)}.", autocompletion=lambda: [*PROGRAMS]),
+    ],
+    show: Annotated[bool, typer.Option("--print", help="Only print the settings.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the hooks and the server out again.")] = False,
+    db: Db = DEFAULT_DB,
+) -> None:
+    """Write hooks and the MCP server into the settings of a coding agent: it then imports its transcripts as they grow,
+    and its model can ask what a compaction dropped.
+
+    Other settings stay as they are. The store is ~/.local/share/foldlog/foldlog.db, unless --db or FOLDLOG_DB names
+    another. Its conversations stay when the program deletes its transcripts.
+
+    Example: foldlog setup claude-code
+    """
+    if program not in PROGRAMS:
+        raise Refused(f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}")
+    chosen, store, folder = PROGRAMS[program], program_db(db), Path(home_folder())
+    named = None if store == home_db() else _absolute(store)
+    try:
+        record = recorded(folder)
+        changed = settings_with(chosen, _command(), named, record)
+        files = [*(settings_without(chosen, record) if remove else changed)]
+    except ValueError as error:
+        raise Refused(f"settings of {program} stay as they are: {error}; correct them") from error
+    except ImportError as error:
+        needed = f"its settings need {error.name}, which is not installed: {install_command('mcp')}"
+        raise Refused(needed) from error
+    for written in files:
+        if show:
+            terminal.say((f"{written.path}:", "bold"))
+            for line in (written.text or "(removed)").splitlines():
+                terminal.say(line)
+            continue
+        write(written, folder)
+        terminal.say(f"{'removed' if written.text is None else 'wrote'} {written.path}")
+    if remove and not show:
+        terminal.note(f"the conversations stay in {store}")
+    elif not show:
+        use_store(store)
+        so_far = command_of("import", "--from", chosen.format)
+        terminal.note(f"start {program} again; to import what it has so far: {so_far}")
+
+
+def _command() -> list[str]:
+    """Return the command of this environment: the program is started in another one, and in folders whose files Python
+    must not import (``-P``).
+    """
+    script = os.path.join(sysconfig.get_path("scripts"), "foldlog")
+    return [script] if os.path.isfile(script) else [sys.executable, "-P", "-m", "foldlog"]
+
+
+def _absolute(store: str) -> str:
+    return store if "://" in store else os.path.abspath(store)

@@ -1,0 +1,87 @@
+"""``foldlog show``: show one event in full, or the documents of a conversation."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.events import show_event, summary_at
+from foldlog._cli.hints import command
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import DocumentsDocument, ShownDocument
+from foldlog._reports.own_ids import in_own_ids
+from foldlog._words.event_json import event_document
+from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Store
+from foldlog.eventstore.inside import said
+from foldlog.projections import summary_event
+
+SETTINGS = EVENT_SETTINGS
+
+
+def run(
+    conversation: ConversationId,
+    event: Annotated[
+        int | None,
+        typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False),
+    ] = None,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Show the named values that an agent keeps beside its events.")
+    ] = False,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="V", min=0, help="With --documents: at this version.")
+    ] = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
+
+    Example: foldlog show tidewatch 17
+    """
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        if documents and event is None:
+            _show_documents(store, conversation, at)
+        elif event is None or documents or at is not None:
+            raise Refused("name an event: foldlog show ID EVENT; or show the documents: --documents [--at V]")
+        else:
+            _show_event(store, conversation, event)
+
+
+def _show_event(store: Store, conversation: str, event: int) -> None:
+    version = store.version(conversation)
+    wanted = -event - 2 if event < -1 else event
+    if not 0 <= wanted < version:
+        raise Refused(
+            f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
+            f"summary of condensation c is event -(c+2)"
+        )
+    ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
+    told = in_own_ids(store, conversation)(found)
+    if event < 0:
+        if not isinstance(found, CondensationAction) or found.summary is None:
+            hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
+            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
+        told = found = summary_at(summary_event(found), found)
+    document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
+    terminal.answer(document, lambda: show_event(told, recorded_at))
+
+
+def _show_documents(store: Store, conversation: str, at: int | None) -> None:
+    present = store.conversation(conversation).version
+    version = present if at is None else at
+    if version > present:
+        raise Refused(
+            f"conversation {conversation!r} has {present:,} events; --at {at} is past its end (use 0 to {present})"
+        )
+    documents = Documents(store).all(conversation, version=version)
+    documents.pop(ATTRIBUTES, None)
+    values = {name: json.dumps(value, ensure_ascii=False, default=said) for name, value in documents.items()}
+    none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
+    document = DocumentsDocument(conversation=conversation, version=version, documents=documents)
+    terminal.answer(document, partial(terminal.print_values, values) if values else none)

@@ -1,0 +1,48 @@
+"""``foldlog store backup``: copy a store that is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, new_file
+from foldlog._cli.stores import open_existing
+from foldlog._documents import BackedUpDocument, ProblemDocument
+from foldlog._maintenance import Maintenance
+from foldlog._words.gist import content, count
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file)
+    ],
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a store to a new file while it is in use, and verify every event of the copy.
+
+    The copy is a complete store; 'foldlog store restore' puts it in the place of a store. Exit status 1 if the copy is
+    damaged, as the store then is. A conversation whose key is not given is copied unchecked, with a note.
+
+    Example: foldlog store backup monday.db
+    """
+    with open_existing(db) as store, terminal.working("copying", "pages") as update:
+
+        def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
+            update(description="verifying" if done == of else "copying", completed=done, total=of)
+
+        done = Maintenance(store).back_up(str(file), advance)
+    findings = [(verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings]
+    problems = tuple(ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings)
+    told = (
+        f"{done.path}: {content(done.events, done.records)} of "
+        f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
+        f"{'' if findings else ', every event verified'}"
+    )
+    terminal.answer(BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems), told)
+    for name, finding in findings:
+        tell = terminal.note if finding.needs_key or finding.unfinished else terminal.warn
+        tell(str(finding) if name is None else f"conversation {name!r}, {finding}")

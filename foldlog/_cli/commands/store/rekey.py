@@ -1,0 +1,68 @@
+"""``foldlog store rekey``: encrypt, compress or decrypt stored events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.vacuuming import bytes_pending_words
+from foldlog._documents import RekeyDocument, RekeyedDocument
+from foldlog._maintenance import Maintenance, Rekeyed
+from foldlog._words.gist import count
+
+
+def run(
+    conversations: SomeConversations = None,
+    db: Db = DEFAULT_DB,
+    decrypt: Annotated[
+        bool, typer.Option("--decrypt", help="Store encrypted conversations as plain text. It needs their key.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Re-encrypt and re-compress stored events with the current settings. The store stays online.
+
+    FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
+    decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change the key: put the new key before the
+    old one, run this command, then remove the old key.
+
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted; --decrypt stores
+    them as plain text. Without a compression, each event keeps its own. Heads do not change. Bytes of
+    the old form stay in a SQLite file until 'foldlog store vacuum' removes them.
+
+    Example: FOLDLOG_KEY_FILE=key foldlog store rekey
+    """
+    done: list[Rekeyed] = []
+    with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
+        wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+        update(total=len(wanted) or None)
+        for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
+            update(advance=1)
+            done.append(each)
+        pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
+        remedy = bytes_pending_words(store, "the old form")
+        settings = store.database.settings
+    rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
+    told = f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed."
+    document = RekeyDocument(db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending)
+    terminal.answer(document, told)
+    is_new = any(each.rows or each.key or each.damaged or each.problem for each in done)
+    if not decrypt and settings.keys is None and settings.compression is None and not is_new:
+        terminal.note(
+            "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "
+            "FOLDLOG_KEY_FILE and run it again"
+        )
+    for each in done:
+        for event_id in each.damaged:
+            terminal.warn(
+                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and was left as it is"
+            )
+        if each.problem is not None:
+            terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
+    for name in done[-1].plain if done else ():
+        terminal.note(f"{name} holds texts of the store as plain text; keep it as secret as the key, or delete it")
+    if pending:
+        terminal.note(remedy)

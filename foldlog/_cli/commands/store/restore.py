@@ -1,0 +1,107 @@
+"""``foldlog store restore``: put a backup in the place of a store."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command, use_store
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing, path_of
+from foldlog._documents import RestoredDocument
+from foldlog._maintenance import holds_plain_events, note_files
+from foldlog._reports.unreadable import sound
+from foldlog._words.gist import content, count
+from foldlog.eventstore import EventStoreError, Store, StoreUnusable, open_store, restore_store
+from foldlog.eventstore.inside import as_url, has_content
+
+
+def run(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog store backup'.")],
+    yes: Yes = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
+
+    If there is a store, the command asks first, in a terminal. The former file is kept beside it, under a name that is
+    printed. Programs that have the store open write nothing more to it: their next append fails and says that the file
+    was replaced, and they open the store again.
+    What the former file shows erased or redacted, and the backup holds, exists again: each conversation is named, and
+    the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
+
+    Example: foldlog store restore monday.db --yes
+    """
+    path = path_of(db)
+    if path is not None and os.path.exists(path) and not yes:
+        question = f"Put {backup} in its place? Newer events are then only in the file that is kept."
+        terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
+    try:
+        done = restore_store(db, str(backup))
+    except StoreUnusable as error:  # of the backup: nothing was replaced
+        use_store(str(backup))  # the commands that it names
+        raise Refused(str(error)) from error
+    with open_existing(db) as store:
+        note_files(store, str(backup), done.kept)
+        shown_again = {} if done.kept is None else _shown_again(store, done.kept)
+        others = (row for row in store.iter_conversations() if row.id not in done.erased_since)
+        is_plain = store.database.settings.keys is not None and holds_plain_events(store)
+        have_forks = any(row.parent in done.erased_since and row.erased_at is None for row in others)
+    files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
+    names = ", with ".join(files)  # the others are its log
+    kept = f"; the former file is {names}" if files else ""
+    told = (
+        f"{done.path}: restored {content(done.events, done.records)} of "
+        f"{count(done.conversations, 'conversation')}, every event verified{kept}"
+    )
+    terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)
+    if is_plain:
+        terminal.note(f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts them")
+    for name, ids in sorted(shown_again.items()):  # first: once a conversation is erased, its forks have copies
+        again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
+        terminal.warn(
+            f"events of conversation {name!r} that were redacted have their content again; '{again}' redacts them again"
+        )
+    if done.erased_since:
+        again = command("store erase", *done.erased_since, "--reason", "TEXT", *(["--detach"] if have_forks else []))
+        terminal.warn(
+            f"conversations that were erased exist again: {', '.join(map(repr, done.erased_since))}; '{again}' erases "
+            f"them again"
+        )
+
+
+def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
+    """Return the events that the former file shows redacted and a restored store does not, by the conversation that
+    they belong to in the restored store. Their receipts may be gone, with a conversation that a fork was detached from.
+    """
+    found: dict[str, set[int]] = {}
+    unread: list[str] = []
+    try:
+        with open_store(f"{as_url(former)}?mode=ro") as earlier:
+            rows, before = ({row.id: row for row in each.iter_conversations()} for each in (store, earlier))
+            for then in (row for row in before.values() if row.redactions and row.erased_at is None):
+                now = rows.get(then.id)
+                if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
+                    continue  # another conversation of this id
+                past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
+                gone = {each.event.id for each in past if not has_content(each.event)}
+                for event in store.events(now.id, 0, max(gone, default=-1) + 1):
+                    if event.id in gone and has_content(event):
+                        owner = now
+                        while event.id < (owner.parent_version or 0):
+                            owner = rows[owner.parent or ""]
+                        found.setdefault(owner.id, set()).add(event.id)
+    except EventStoreError as error:
+        unread.append(str(error))
+    if unread:
+        terminal.note(
+            f"the former file cannot be read as a whole, so what was redacted or erased since may be missing here: "
+            f"{unread[0]}"
+        )
+    return found

@@ -1,0 +1,122 @@
+"""``foldlog store verify``: check that every event is unchanged and in its place, and that none is missing."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import UNSET
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
+from foldlog._cli.outcome import Refused
+from foldlog._cli.published_heads import published_heads
+from foldlog._cli.stores import events_total, listed, open_existing, resolved, whole
+from foldlog._cli.verifying import Checks, verdict_document
+from foldlog._documents import HeadDocument, HeadsDocument, VerifiedDocument, streamed
+from foldlog._maintenance import Maintenance, Verdict
+from foldlog._words.gist import count
+from foldlog.eventstore.inside import from_microseconds
+
+
+def run(
+    conversations: SomeConversations = None,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as --print-heads --json printed them."),
+    ] = None,
+    views: Annotated[
+        bool,
+        typer.Option("--views", help="Also fold each conversation again, and compare every stored View with it."),
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With --views: first make the stored Views again, also while others read.")
+    ] = False,
+    start: From = "",
+    print_heads: Annotated[
+        bool, typer.Option("--print-heads", help="Check nothing: print the heads, to keep outside the store.")
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Check every event: its checksum, its place in the hash chain, and that no event is missing.
+
+    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
+    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads): a
+    head is a hash of all events up to a version. Erased conversations are listed and are not findings. What is
+    interrupted says where to go on (--from).
+
+    Example: foldlog store verify --heads heads.json
+    """
+    if start and (conversations or print_heads):
+        raise Refused("--from goes on with a check of all conversations; leave out the names and --print-heads")
+    if repair and not views:
+        raise Refused("--repair makes stored Views again; add --views")
+    if print_heads:
+        _print_heads(conversations, db, as_json=as_json)
+        return
+    published = {} if heads is None else published_heads(heads)
+    checks = Checks()
+    try:
+        with open_existing(db) as store, terminal.working("verifying", "events") as update:
+            find = whole if repair else resolved
+            names = [find(store, name) for name in conversations or ()]
+            update(total=events_total(store, names, start))
+            verify = partial(Maintenance(store).verify, published=published, start=start)
+            verdicts = chain.from_iterable(map(verify, dict.fromkeys(names) or (None,)))
+            checked = (
+                (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
+                for verdict in checks.count(verdicts, update)
+            )
+            if as_json:
+                streaming = streamed(verdict_document(*each) for each in checked)
+                document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
+                terminal.emit_list(document, checks.summary)
+            else:
+                for verdict, _ in checked:
+                    _show_erased(verdict)
+    except BaseException:
+        if checks.newest is not None and not conversations:
+            goes_on = [*("--views",) * views, *("--repair",) * repair, "--from", checks.newest]
+            terminal.note(f"it ended early; '{command('store verify', *goes_on)}' goes on")
+        raise
+    finally:
+        for name, finding in checks.findings:
+            terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    if checks.damaged:
+        terminal.note("'foldlog store copy --damaged' copies what is sound to a new store; a backup may have all of it")
+    if not as_json:
+        _show_outcome(checks, with_views=views)
+
+
+def _show_outcome(checks: Checks, *, with_views: bool) -> None:
+    outcome = f"{count(len(checks.findings), 'finding')}, named above" if checks.findings else "no changes found"
+    unmade = f" and {count(checks.records, 'record')} without events" if checks.records else ""
+    words = f"{count(checks.conversations, 'conversation')} with {count(checks.events, 'event')}{unmade} checked"
+    words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
+    words += f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
+    terminal.say(f"{words}: {outcome}.", wraps=True)
+
+
+def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
+    with open_existing(db) as store:
+        rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
+        if as_json:
+            heads = (HeadDocument.of(one, conversation=one.id, generation=one.generation or UNSET) for one in rows)
+            terminal.emit_list(HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True)
+        else:
+            for row in rows:
+                terminal.say(f"{row.head}  {row.version}  {row.id}")
+
+
+def _show_erased(verdict: Verdict) -> None:
+    if verdict.erasure is not None:
+        name = terminal.typed_id(verdict.conversation or "")
+        reason = verdict.erasure.reason
+        when = from_microseconds(verdict.erasure.erased_at)
+        events = count(verdict.erasure.events, "event")
+        terminal.say(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True)

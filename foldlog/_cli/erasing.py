@@ -1,0 +1,167 @@
+"""Erase conversations and report it: what ``foldlog store erase`` and ``expire`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
+from foldlog._companions import with_companions
+from foldlog._copies import is_a_copy, path_in
+from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
+from foldlog._history.lease import lease_that_keeps
+from foldlog._maintenance import and_forks, erased
+from foldlog._reports.overview import overview_of
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
+from foldlog.projections import Views
+
+WORDS_MAX = 200
+_NAMED_MAX = 20
+"""A question names this many conversations."""
+_SUB_AGENT = "sub-agent "
+
+
+class Erasing(NamedTuple):
+    """How conversations are erased. ``for_age``: those in use stay, and status is 0 if none is old."""
+
+    reason: str
+    with_forks: bool = False
+    detach: bool = False
+    for_age: bool = False
+    dry_run: bool = False
+    no_vacuum: bool = False
+
+
+class ErasedRows(NamedTuple):
+    """The conversations that went, or would, and those that stay; whether bytes are left, and what removes them."""
+
+    gone: Sequence[ConversationRow]
+    stay: Sequence[ProblemDocument]
+    is_pending: bool
+    remedy: str
+
+
+def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> ErasedRows:
+    """Erase conversations, and vacuum the store."""
+    work = erased(
+        store,
+        rows,
+        reason=how.reason,
+        with_forks=how.with_forks,
+        detach_forks=how.detach,
+        expected={row.id: row for row in rows} if how.for_age else None,
+        stays=partial(lease_that_keeps, store) if how.for_age else lambda name: None,
+        complete=False,
+        dry_run=how.dry_run,
+    )
+    gone: list[ConversationRow] = []
+    stay: list[ProblemDocument] = []
+    with terminal.working("looking" if how.dry_run else "erasing", "conversations", len(rows)) as update:
+        for row, error in work:
+            if error is None:
+                gone.append(row)
+            else:
+                stay.append(ProblemDocument(conversation=row.id, problem=_problem(error)))
+            update(advance=1)
+    is_pending = False
+    if gone and not how.dry_run:
+        done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
+        is_pending = bytes_stay_pending(store, done, no_vacuum=how.no_vacuum)
+        gone = [row._replace(bytes_pending=is_pending) for row in gone]
+    return ErasedRows(gone, stay, is_pending, bytes_pending_words(store, "it"))
+
+
+def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
+    """Print what was erased, what stays, and what may still hold it. ``nothing`` says that nothing was selected."""
+    gone, stay = outcome.gone, outcome.stay
+    document = _document(gone, stay)
+    told = list(map(_account, gone))
+    if nothing:
+        told.append(nothing)
+    elif len(gone) != 1:
+        done = "erased" if gone and gone[0].erased_at is not None else "to erase"
+        told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
+    terminal.answer(document, told)
+    if not (gone or stay or how.for_age):
+        terminal.matched_nothing()
+    for row in stay:
+        (terminal.note if how.for_age else terminal.warn)(row.problem)
+    if outcome.is_pending:
+        terminal.note(f"bytes pending: {outcome.remedy}")
+    agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
+    if agents:
+        remedy = command("store erase", *(name.removeprefix(_SUB_AGENT) for name in agents), "--reason", how.reason)
+        them = "the conversation of a sub-agent stays" if len(agents) == 1 else f"{len(agents)} of sub-agents stay"
+        terminal.note(f"{them}, and may hold the content; to erase them too: '{remedy}'")
+    if not how.dry_run:
+        warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
+
+
+def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
+    went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}  # after those that named them
+    return ErasedDocument(
+        conversations=tuple(map(ConversationDocument.of_row, gone)),
+        events=sum(row.version for row in gone),
+        stay=tuple(stay),
+        holders=tuple(dict.fromkeys(name for row in gone for name in row.unconfirmed if name not in went)),
+    )
+
+
+def _problem(error: EventStoreError) -> str:
+    """Return why a conversation stays, with the options of the command."""
+    if isinstance(error, ConversationHasForks):
+        return f"{error.problem}; --with-forks erases them too, --detach first gives each a copy of the shared events"
+    return str(error)
+
+
+def _account(row: ConversationRow) -> str:
+    name = terminal.typed_id(row.id)
+    if row.erased_at is None:
+        return f"{name}: {count(row.version, 'event')}, the last at {row.updated_at.isoformat()}"
+    return f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
+
+
+def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
+    """Name the read models that may still hold what was removed, and the command that updates an audit database; the
+    files that can only be deleted; and the imported events that could not be looked into.
+    """
+    for name in dict.fromkeys(unconfirmed):
+        if name.startswith("conversation "):
+            terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
+        elif name.startswith("companion "):
+            terminal.warn(f"what its runtime keeps beside it may still hold the content, until that is erased: {name}")
+        elif is_a_copy(name):
+            file = "a file in this folder" if name.startswith("imported folder ") else "a file"
+            terminal.note(f"{file} may still hold the content, until it is deleted: {name}")
+        else:
+            remedy = (
+                f"run '{command('export', '--to', path)}'" if (path := path_in(name)) else "let it follow the store"
+            )
+            terminal.warn(
+                f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; "
+                f"{remedy}, then run the same command again to ask again"
+            )
+
+
+def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
+    """Ask a person. An erased conversation is not asked about: its erasure is finished."""
+    rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
+    rows = [row for row in rows if row.erased_at is None]
+    shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]
+    more = [f"… and {len(rows) - _NAMED_MAX:,} more"] if len(rows) > _NAMED_MAX else []
+    of = f"conversation {rows[0].id!r}" if len(rows) == 1 else f"each of {len(rows):,} conversations"
+    if rows:
+        it = "it" if len(rows) == 1 else "them"
+        question = f"Erase {it} for good? Nothing brings {it} back."
+        terminal.confirm("erase", "erased", [*shown, *more], question, of)
+
+
+def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
+    begun = row.created_at.isoformat(sep=" ", timespec="seconds")
+    more = overview_of(store, Views(store), row)
+    about = more.title or more.problem or "without words of a user"
+    return f"{terminal.typed_id(row.id)}: {count(row.version, 'event')}, begun {begun}", about[:WORDS_MAX]

@@ -1,1 +1,0 @@
-"""Commands that condense histories, and compare condensers. One file a command."""

@@ -1,1 +1,0 @@
-"""Commands that add, list, show and export histories. One file a command."""

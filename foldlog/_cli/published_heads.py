@@ -1,0 +1,43 @@
+"""Heads that ``foldlog store verify --print-heads`` printed, read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from foldlog._cli.hints import command
+from foldlog._cli.outcome import Refused
+from foldlog._documents import HeadDocument
+from foldlog._maintenance import Published
+
+
+class _Heads(msgspec.Struct):
+    """A file of heads, as ``--print-heads --json`` prints it. ``store`` is the id of the store."""
+
+    heads: list[HeadDocument]
+    store: str | None = None
+
+
+def published_heads(path: Path) -> dict[str, list[Published]]:
+    """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
+    now = command("store verify", "--print-heads", "--json")
+    try:
+        document = msgspec.convert(json.loads(path.read_text("utf-8")), _Heads)
+        heads: dict[str, list[Published]] = {}
+        for one in document.heads:
+            published = Published(one.version, bytes.fromhex(one.head), one.generation or 0, document.store)
+            heads.setdefault(one.conversation, []).append(published)
+    except OSError as error:
+        raise Refused(
+            f"the heads in {path} cannot be read: {error.strerror or error}; name the published file; without one, "
+            f"'{now} > heads.json' publishes the present heads, which show later changes only"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise Refused(
+            f"{path} does not hold heads as 'foldlog store verify --print-heads --json' prints them ({problem}); "
+            f"name the published file; '{now} > heads.json' publishes the present heads"
+        ) from error
+    return heads

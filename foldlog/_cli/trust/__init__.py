@@ -1,1 +1,0 @@
-"""Commands that verify, encrypt, erase and redact. One file a command."""

@@ -1,0 +1,37 @@
+"""Vacuum a store, and say where bytes are left."""
+
+from __future__ import annotations
+
+from foldlog._cli import terminal
+from foldlog._maintenance import Maintenance, Vacuumed
+from foldlog.eventstore import EventStoreError, Store
+
+
+def bytes_pending_words(store: Store, of: str) -> str:
+    """Say where bytes of what was erased or replaced may still be, and what removes them."""
+    if store.path is not None:
+        return f"the files of the store may still hold bytes of {of}; run 'foldlog store vacuum' to remove them"
+    return (
+        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
+        f"Autovacuum removes them later, unseen; to remove them now, run as the owner of the tables: "
+        f"foldlog store vacuum"
+    )
+
+
+def vacuumed(store: Store) -> Vacuumed:
+    """Vacuum a store, with progress."""
+    with terminal.working("vacuuming") as update:
+        return Maintenance(store).vacuum(lambda done, of: update(completed=done, total=of))
+
+
+def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
+    """Vacuum a store, if bytes of what was erased are pending in it. Return whether they still are. ``done`` says what
+    was erased, if the vacuum fails.
+    """
+    if no_vacuum or not store.database.bytes_pending:
+        return store.database.bytes_pending
+    try:
+        return vacuumed(store).bytes_pending
+    except EventStoreError as error:
+        terminal.warn(f"{done}, and the vacuum that removes its bytes failed: {error}")
+        return True

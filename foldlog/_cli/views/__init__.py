@@ -1,1 +1,0 @@
-"""Commands that explain, compare and check Views. One file a command."""

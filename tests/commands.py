@@ -1,0 +1,17 @@
+"""The commands, as typer has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from foldlog._cli.application import build
+
+
+def command_named(name: str) -> Any:
+    """The command of a name, such as ``list`` or ``store verify``."""
+    found: Any = typer.main.get_command(build(name))
+    for word in name.split():
+        found = found.commands[word]
+    return found
