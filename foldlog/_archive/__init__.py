@@ -29,13 +29,14 @@ def makes_events(store: Store) -> Store:
     in_memory: EventsInMemory | None = None
 
     def on_pending(pending: EventsNotMade) -> Recorder | None:
-        from foldlog._archive.projecting import make_events  # most processes need no format
-        from foldlog._archive.unstored import EventsInMemory
-
         nonlocal in_memory
         if store.database.recorder.writable:
+            from foldlog._archive.projecting import make_events  # most processes need no format
+
             make_events(store, pending.conversation)
             return None
+        from foldlog._archive.unstored import EventsInMemory
+
         in_memory = in_memory or EventsInMemory(store)
         return in_memory.of(pending.conversation)
 

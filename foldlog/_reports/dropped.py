@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from foldlog._documents import DroppedDocument, DroppedTermDocument
-from foldlog._reports.needed import event_terms
+from foldlog._reports.needed import event_terms, event_words, terms_in
 from foldlog._reports.savings import is_made
 from foldlog._reports.sizes import event_tokens
 from foldlog.eventstore import CondensationAction, CondensationSummary, Event, InvalidArgument, Store
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DroppedTerm:
+class DroppedTerm(NamedTuple):
     """A term (``docs/RECALL.md``) that was in the View before a condensation and stands nowhere in the View after it.
 
     ``term``       the term as it stood there
@@ -81,8 +81,12 @@ def dropped(action: CondensationAction, before: View, after: View, later: Iterab
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
     last: dict[str, int] = {}
-    for event in sorted(gone, key=lambda event: event.id):
-        last |= dict.fromkeys(event_terms(event), event.id)
+    words = set[str]()
+    for event in sorted(gone, key=lambda event: event.id, reverse=True):
+        new = event_words(event) - words
+        words |= new
+        for term in terms_in(new):
+            last.setdefault(term, event.id)
     shown = set().union(*map(event_terms, after))
     in_longer = "\n".join(sorted(shown))
     lost = {term: event for term, event in last.items() if term not in shown and term not in in_longer}
