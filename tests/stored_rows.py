@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
-from foldlog.eventstore.recorders.types import Row
+from foldlog.eventstore.recorders.types import Row, row_of, unpacked
 
 FIELDS = (
     "body_checksum", "id", "shown_before", "structural_before", "recorded_at", "schema", "shown", "structural",
@@ -30,6 +30,25 @@ def meta_with(meta: bytes, field: str, value: Any) -> bytes:
         return meta[:kind_at] + value.encode() + meta[-4:]
     assert field == "checksum"
     return meta[:-4] + bytes(byte ^ value for byte in meta[-4:])
+
+
+def with_fields(row: Row, **fields: Any) -> Row:
+    """Return a row with other values of these arguments of ``row_of``, and without checksums."""
+    _, event_id, shown_before, structural_before, at, schema, shown, structural, encoding, _ = unpacked(row.meta)
+    present = {
+        "event_id": event_id,
+        "kind": row.kind,
+        "schema": schema,
+        "shown": shown,
+        "structural": structural,
+        "recorded_at": at,
+        "encoding": encoding,
+        "body": row.body,
+        "proof": row.proof,
+        "shown_before": shown_before,
+        "structural_before": structural_before,
+    }
+    return row_of(**present | fields)
 
 
 def meta_field(meta: bytes, field: str) -> int:

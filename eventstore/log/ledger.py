@@ -60,4 +60,4 @@ def _insert(transaction: Transaction, key: int, name: str, row: Row, *, is_first
     number = 0
     while not is_first and (earlier := transaction.rows(-key, number, _ALL, _PAGE)):
         number = earlier[-1].id + 1
-    transaction.insert(-key, with_checksums(checksum_seed(name), [row.with_fields(event_id=number)]))
+    transaction.insert(-key, with_checksums(checksum_seed(name), [row.counted(number, row.shown_before, 0)]))

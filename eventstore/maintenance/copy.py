@@ -302,7 +302,7 @@ class CopyWriter(StagedWriter):
         for row in rows:
             if link_of(end.head or first_head(end, end.salt), end.salt, sound(end.id, row)) != row.head:
                 raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
-            counted = row.with_fields(shown_before=end.shown, structural_before=end.structural)
+            counted = row.counted(row.id, end.shown, end.structural)
             end = end.grown(counted)
             yield counted
 

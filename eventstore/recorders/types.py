@@ -97,23 +97,10 @@ class Row(NamedTuple):
         """The ``meta`` without its checksums: the fields, the proof and the kind."""
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
-    def with_fields(self, **fields: Any) -> Row:
-        """Return the row with other values of these arguments of ``row_of``, and without checksums."""
-        _, event_id, before, turns, at, schema, shown, structural, encoding, _ = unpacked(self.meta)
-        present = {
-            "event_id": event_id,
-            "kind": self.kind,
-            "schema": schema,
-            "shown": shown,
-            "structural": structural,
-            "recorded_at": at,
-            "encoding": encoding,
-            "body": self.body,
-            "proof": self.proof,
-            "shown_before": before,
-            "structural_before": turns,
-        }
-        return row_of(**present | fields)
+    def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
+        """Return the row with another id and other counts of events before it, and without right checksums."""
+        numbers = _numbers(event_id, shown_before, structural_before)
+        return _new(Row, (event_id, self.meta[:_CHECKSUM] + numbers + self.meta[_RECORDED_AT:], self.body))
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
         """Return the row with another encoding, body and proof, and without right checksums. It need not be sound."""
@@ -126,6 +113,8 @@ class Row(NamedTuple):
 
 
 _WHOLE: Final = len(UNREADABLE)
+_numbers: Final = struct.Struct(">III").pack
+_RECORDED_AT: Final = 16
 _SHOWN_AT: Final = 28
 _ENCODING_AT: Final = 30
 _PROOF_SIZE_AT: Final = 31

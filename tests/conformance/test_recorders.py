@@ -15,6 +15,7 @@ from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows, row_of
 from tests.conformance.conftest import OpenRecorder
+from tests.stored_rows import with_fields
 
 SALT = bytes(16)
 
@@ -119,7 +120,7 @@ def test_structural_and_flagged_rows_are_found_without_the_others(recorder: Reco
 
 
 def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorder: Recorder):
-    last = row(1, shown=True).with_fields(shown_before=7, structural_before=3)
+    last = with_fields(row(1, shown=True), shown_before=7, structural_before=3)
     key = begin(recorder, "c1", [row(0), last])
     with recorder.read() as reader:
         assert as_rows(reader.rows(key, 1, 2, 1)) == [last]
@@ -132,9 +133,9 @@ def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorde
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
-    key = begin(recorder, "c1", [row(0).with_fields(shown=True)])
+    key = begin(recorder, "c1", [with_fields(row(0), shown=True)])
     with pytest.raises(StoreUnavailable, check=is_taken):
-        recorder.transact(lambda transaction: transaction.insert(key, [row(0).with_fields(shown=shown)]))
+        recorder.transact(lambda transaction: transaction.insert(key, [with_fields(row(0), shown=shown)]))
 
 
 def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
@@ -147,7 +148,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records(key, "views", [Record(1, 1, b"x")])
         transaction.set_value("tracking app", str(1))
-        transaction.replace_rows(key, [rows[1].with_fields(structural=False, body=b"other")])
+        transaction.replace_rows(key, [with_fields(rows[1], structural=False, body=b"other")])
         transaction.erase(key, Erasure(7, "", 2, b""))
         transaction.delete(key, 10)
         raise RuntimeError("no")
@@ -335,7 +336,7 @@ def test_idempotency_keys_are_listed_a_page_at_a_time(recorder: Recorder):
 def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Recorder):
     rows = [row(n, shown=n > 0, structural=n == 1) for n in range(3)]
     key = begin(recorder, "c1", rows)
-    changed = [r.with_fields(encoding=6, body=bytes(range(256))) for r in rows[:2]]
+    changed = [with_fields(r, encoding=6, body=bytes(range(256))) for r in rows[:2]]
 
     def work(transaction: Transaction) -> None:
         transaction.set_key(key, b"new salt", "k1", b"sealed")
@@ -348,7 +349,7 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
         assert (found.salt, found.key_id, found.sealed_key) == (b"new salt", "k1", b"sealed")
         assert as_rows(reader.rows(key, 0, 9, 9)) == [*changed, rows[2]]
         assert as_rows(reader.rows(key, 0, 9, 9, "structural")) == [changed[1]]
-    plain = changed[1].with_fields(encoding=0, body=b"{}")
+    plain = with_fields(changed[1], encoding=0, body=b"{}")
     recorder.transact(lambda transaction: transaction.replace_rows(key, [plain]))
     with recorder.read() as reader:
         assert as_rows(reader.flagged_rows(key, [(0, 9)])) == [plain, rows[2]]

@@ -44,6 +44,7 @@ from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
 from tests import stored_rows
 from tests.reading import reading
+from tests.stored_rows import with_fields
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"
@@ -301,7 +302,7 @@ def replace_row(path: Path, event_id: int, content: str, encoding: int = PLAIN, 
             connection.execute("SELECT id, meta, body FROM events WHERE conversation > 0 AND id = ?", (event_id,))
         )
         stored = body or encode(Message(source="user", content=content)).body
-        stored_rows.put(connection, "c1", [row.with_fields(encoding=encoding, body=stored)])
+        stored_rows.put(connection, "c1", [with_fields(row, encoding=encoding, body=stored)])
 
 
 def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path: Path):

@@ -22,6 +22,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, as_rows
 from foldlog.projections import Views
 from tests import stored_rows
+from tests.stored_rows import with_fields
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -54,7 +55,7 @@ def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda 
     commitment = hash_chain.commitment_of(row.proof, row.body)
     assert commitment is not None
     made = receipt(Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body)))
-    return row.with_fields(body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
+    return with_fields(row, body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
 
 
 def findings(path: Path) -> list[str]:
@@ -107,7 +108,7 @@ def test_a_content_that_was_put_back_is_reported(path: Path):
 def test_another_commitment_breaks_the_chain(path: Path):
     redact_at(path, 2)
     row = row_of(path, 2)
-    put(path, row.with_fields(proof=row.proof[:HEAD_BYTES] + bytes(32)))
+    put(path, with_fields(row, proof=row.proof[:HEAD_BYTES] + bytes(32)))
     assert any(line.startswith("event 2: ") for line in findings(path))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.recorders.types import Row
 from foldlog.projections.stored.revision_codec import CODE
-from tests.stored_rows import FIELDS, meta_field, meta_with
+from tests.stored_rows import FIELDS, meta_field, meta_with, with_fields
 
 __all__ = ["Attack", "make_checksums_right", "of_columns", "of_forgery", "of_rows"]
 
@@ -113,7 +113,7 @@ def of_forgery(connection: sqlite3.Connection, own: Path, length: int) -> Iterat
         )
         for body in (b'{"kept":[0]}', b'{"kept":[0,2,12]}', b'{"kept":[0],"requested":true}', b"{}"):
             for version in (5, 9, length - 1, length):
-                statement = f"INSERT OR REPLACE INTO records VALUES (?, 'views', ?, {CODE}, NULL, 0, 0, ?)"
+                statement = f"INSERT OR REPLACE INTO records VALUES (?, 'views', ?, {CODE}, 0, 0, ?)"
                 yield f"forge the revision {body!r} of version {version} of {key}", _run(statement, key, version, body)
         keys = connection.execute("SELECT key FROM idempotency_keys WHERE conversation = ?", (key,)).fetchall()
         for (name,), first in product(keys, (0, 5, 7, length - 1)):
@@ -168,7 +168,7 @@ def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> Non
     """Put ``size`` random bytes behind the head of an event."""
     (meta,) = connection.execute("SELECT meta FROM events WHERE position = ?", (position,)).fetchone()
     row = Row(0, meta, b"")
-    changed = row.with_fields(proof=row.head + os.urandom(size)).meta
+    changed = with_fields(row, proof=row.head + os.urandom(size)).meta
     connection.execute("UPDATE events SET meta = ? WHERE position = ?", (changed, position))
 
 
