@@ -38,6 +38,10 @@ _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
 """Commands that succeed when their reader has read enough (``| head``): they end with 0."""
 
 
+_MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {str: str, list[str]: str, Path: Path, list[Path]: Path}
+"""What makes values of a type of the texts that are typed."""
+
+
 class _ReaderLeft(Exception):
     """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because typer turns
     ``BrokenPipeError`` into exit status 1.
@@ -45,8 +49,8 @@ class _ReaderLeft(Exception):
 
 
 class _ValuesAsGiven:
-    """Takes texts and defaults as they are. For all other values typer imports pydantic, which takes as long as the
-    whole of a short command.
+    """Takes texts, paths and defaults as they are. For all other values typer imports pydantic, which takes as long as
+    the whole of a short command.
     """
 
     @staticmethod
@@ -54,11 +58,14 @@ class _ValuesAsGiven:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         kind, given = param.type_descriptor, value if isinstance(value, list | tuple) else (value,)
-        is_text = kind.annotation in (str, list[str])
-        if kind.parameter_info.parser is None and all(
-            is_text and each.isprintable() for each in given if isinstance(each, str)
-        ):
-            return list(value) if kind.is_list else value
+        make = _MADE_OF_TEXT.get(kind.annotation)
+        texts = [each for each in given if isinstance(each, str)]
+        is_plain = kind.parameter_info.parser is None and all(map(str.isprintable, texts))
+        if is_plain and (make is not None or not texts):
+            made = [make(each) if make is not None and isinstance(each, str) else each for each in given]
+            if kind.is_list:
+                return made
+            return type(value)(made) if isinstance(value, list | tuple) else made[0]
         return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
 
 

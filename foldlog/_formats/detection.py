@@ -19,7 +19,7 @@ from foldlog._formats.files.found import Found, NotAHistory
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_record
-from foldlog._formats.registry import AUTO, format_named, formats
+from foldlog._formats.registry import AUTO, each_format, format_named
 from foldlog.eventstore import InvalidArgument
 
 
@@ -40,7 +40,7 @@ def recognize(format: str = AUTO) -> Recognize:
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
-    return next((each for each in formats().values() if each.files is not None and each.files.holds(path, begin)), None)
+    return next((each for each in each_format() if each.files is not None and each.files.holds(path, begin)), None)
 
 
 def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
@@ -94,7 +94,7 @@ def of_lines(path: Path) -> Format | None:
 
 def _of_one(record: Any) -> list[Format | Lookalike]:
     """Return the format of a record, and the format for which it only passes."""
-    format = next((format for format in formats().values() if format.matches(record)), None)
+    format = next((format for format in each_format() if format.matches(record)), None)
     other = lookalike_of_record(record, None if format is None else format.name)
     return [each for each in (format, other) if each is not None]
 

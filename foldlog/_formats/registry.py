@@ -9,9 +9,8 @@ A package adds a format with an entry point in the group ``foldlog.formats``, wh
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from foldlog._formats.format import Format, UnusableFormat
 from foldlog.eventstore import EventStoreError, InvalidArgument
@@ -113,10 +112,19 @@ def formats() -> Mapping[str, Format]:
     return FORMATS
 
 
+def each_format() -> Iterator[Format]:
+    """Yield all formats, those of installed packages last: they are loaded when the others are asked in vain."""
+    yield from [*FORMATS.values()]
+    known = len(FORMATS)
+    yield from [*formats().values()][known:]
+
+
 def _load_packages() -> list[str]:
     """Register the formats of installed packages, once. Return why some are refused."""
     global _refused
     if _refused is None:
+        from importlib.metadata import entry_points  # most processes read formats of ours alone
+
         _refused = []
         for entry_point in entry_points(group=GROUP):
             place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
