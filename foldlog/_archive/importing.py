@@ -73,7 +73,7 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _TRIES: Final = 5
-_TRANSACTION_BYTES: Final = 8 * 2**20
+_TRANSACTION_BYTES: Final = 2**20
 """The bytes of a source in one transaction: a longer source comes in several."""
 _TOGETHER_BYTES: Final = 2 * 2**20
 """The bytes of short new sources that one transaction writes."""
@@ -356,6 +356,8 @@ class _OneSource:
         self.forked_at: int | None = None
         self.is_noted = False
         """Whether it is stored that all of the source is here."""
+        self.is_counted = True
+        """Whether the stored figures count all that is stored of the source."""
         self.unclear = list[ImportFinding]()
         """What the decoder says of records, where it counts them."""
         self.unclear_count = 0
@@ -654,15 +656,16 @@ class _OneSource:
     def _skeleton(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
         """Return what counts a source on, after what is here of it, or after its records before ``stop``."""
         format = format_named(source.format)
+        start, skeleton = 0, _counting(format)
         if stop is None and format.skeleton is not None and source.sums:
-            return format.skeleton(source.sums)
-        skeleton = _counting(format)
+            counted = format.skeleton(source.sums, self._hashes_of(source))
+            start, skeleton = counted.state.records, counted
         stop = source.records if stop is None else stop
-
-        for block in blocks_of(self.store.database, source._replace(records=stop)):
+        for block in blocks_of(self.store.database, source._replace(records=stop), start):
             if block.first >= stop:
                 break
-            count_block(skeleton, block if block.stop <= stop else block.before(stop))
+            part = block if block.stop <= stop else block.before(stop)
+            count_block(skeleton, part.since(max(start, part.first)))
         return skeleton
 
     def _blocks(
@@ -711,9 +714,7 @@ class _OneSource:
             self.written += group[-1].stop - group[0].first
             group.clear()  # before the next ones are read
             first = lambda sources: None  # noqa: E731 - only once
-        if not self.is_noted:
-            self._note(source, reading)
-        self._make_fork(source)
+        self._finish(source, skeleton, reading)
 
     def _write_new(
         self,
@@ -737,9 +738,29 @@ class _OneSource:
             source = self._appended(source, more, skeleton, reading)
             self.written = source.records - alike
             more.clear()
+        self._finish(source, skeleton, reading)
+
+    def _finish(self, source: Source, skeleton: Skeleton | DecodedRecords, reading: Reading) -> None:
+        """Write what is known at the end of a source, and was not written with its last records."""
+        if not self.is_counted:
+            self._count_all(source, skeleton)
         if not self.is_noted:
             self._note(source, reading)
         self._make_fork(source)
+
+    def _count_all(self, source: Source, skeleton: Skeleton | DecodedRecords) -> None:
+        """Write the figures of all records of a source."""
+
+        def count_all(transaction: Transaction) -> None:
+            sources = SourcesToWrite(self.database, transaction)
+            now = sources.of_key(source.conversation)
+            if now is None or (now.records, now.redacted) != (source.records, source.redacted):
+                raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
+            line = line_of(skeleton, self.found.format, now.records, about(now))
+            sources.put(now._replace(line=line, sums=skeleton.encoded()))
+
+        self.database.recorder.transact(count_all)
+        self.is_counted = True
 
     def _beginning(
         self,
@@ -864,9 +885,11 @@ class _OneSource:
             head=chained(source.head, hashes),
             redacted=tuple(sorted({*source.redacted, *gone})),
             about=msgspec.json.encode(told),
-            line=line_of(skeleton, self.found.format, records, told),
-            sums=skeleton.encoded(),
         )
+        self.is_counted = reading.is_done or not source.line
+        if self.is_counted:  # of a long source at its beginning and its end, since it costs what is counted so far
+            line = line_of(skeleton, self.found.format, records, told)
+            grown = grown._replace(line=line, sums=skeleton.encoded())
         sources.put(grown)
         writing.set_pending(grown.records - grown.made)
         if reading.records == records:

@@ -7,21 +7,20 @@ stays of a redacted record. So no word of a user may be in it but those that ``b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foldlog._formats.asked import asked_in
-from foldlog._formats.record import time_in
-from foldlog._formats.repeats import Repeats
-from foldlog._formats.usage import ModelCall
+from foldlog._formats.hash_set import HashSet, index_of
+from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
+from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 
 UNNAMED_TOOL = "(not named)"
-NO_DAY = "(no time)"
+_KEY_BYTES: Final = 5
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that is JSON, but of a shape that its program has not written so far."""
 
@@ -38,10 +37,12 @@ class SourceState(Struct):
                       time of the last record
     ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
-    ``replies``       what each reply of a model used, encoded, by a key of the format
+    ``replies``       what the replies of models used
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
     ``extra``         what only the format knows
-    ``order``, ``newest``  what is needed to recognize a record that comes again: see ``Seen``
+    ``records``       how many records are counted
+    ``newest``, ``again``, ``is_timed``  what is needed, beside the hashes of these, to recognize one that comes again:
+                      see ``Seen``
     """
 
     conversation: str | None = None
@@ -61,15 +62,16 @@ class SourceState(Struct):
     tools: dict[str, int] = {}
     tool_errors: dict[str, int] = {}
     waiting: dict[str, str] = {}
-    replies: dict[str, bytes] = {}
+    replies: CountedReplies = field(default_factory=CountedReplies)
     where: dict[str, str] = {}
     extra: dict[str, Any] = {}
-    order: bytes = b""
+    records: int = 0
     newest: str = ""
+    again: int = 0
+    is_timed: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_reply = msgspec.msgpack.Decoder().decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
@@ -81,71 +83,53 @@ def _seconds_between(before: str, after: str) -> float:
         return 0.0
 
 
-class _PackedSet:
-    """A set of numbers that are spread evenly, such as parts of hashes. Memory: 12 to 24 bytes for each, a quarter of
-    what a ``set`` takes.
-    """
-
-    def __init__(self, numbers: Iterable[int] = ()) -> None:
-        self._table, self._count = array("q", bytes(8 * 256)), 0
-        for number in numbers:
-            self.add(number)
-
-    def add(self, number: int) -> bool:
-        """Add a number. Return whether it is new."""
-        number = number or 1  # 0 is a free place
-        mask = len(self._table) - 1
-        place = number & mask
-        while there := self._table[place]:
-            if there == number:
-                return False
-            place = (place + 1) & mask
-        self._table[place] = number
-        self._count += 1
-        if 3 * self._count > 2 * len(self._table):
-            self._grow()
-        return True
-
-    def _grow(self) -> None:
-        before = self._table
-        self._table, self._count = array("q", bytes(2 * 8 * len(before))), 0
-        for number in before:
-            if number:
-                self.add(number)
-
-
 class Seen:
-    """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory: some 30 bytes for each
-    record; bytes stored: eight.
+    """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory: five or six bytes for each
+    record.
 
     A record is recognized by the first bytes of its hash. Where records have ids, one is the same if it is equal, and
-    one without an id if it follows one that is the same.
+    one without an id if it follows one that is the same. Where they have none, it is the same if it is the first one,
+    or happened before the newest, or follows one that is the same, in their order.
     """
 
-    def __init__(self, state: SourceState, *, have_ids: bool) -> None:
-        self._keys, self._newest = array("q", state.order), state.newest
-        self._known, self._was_again = _PackedSet(self._keys) if have_ids else None, False
-        self._repeats = Repeats()
-        for key in () if have_ids else self._keys:
-            self._repeats.add(key, time_in(state.newest), is_own=False, is_timed=bool(state.newest))
+    def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
+        """``hashes`` are those of the records that were counted so far."""
+        self._state, self._was_again = state, False
+        self._known = HashSet() if have_ids else None
+        self._order = bytearray()
+        """The hashes of records without ids, in their order."""
+        for hashed in each_hash(hashes[: HASH_BYTES * state.records]):
+            if self._known is not None:
+                self._known.add(hashed)
+            else:
+                self._order += hashed[:_KEY_BYTES]
 
     def is_again(self, hashed: bytes, source_id: str | None, at: str | None) -> bool:
         """Take notice of a record. Return whether it is an earlier one again."""
-        key = int.from_bytes(hashed[:8], "little", signed=True)
-        self._keys.append(key)
+        state = self._state
+        state.records += 1
         if self._known is not None:
-            is_known = not self._known.add(key)
+            is_known = not self._known.add(hashed)
             self._was_again = is_known and (source_id is not None or self._was_again)
             return self._was_again
-        happened = time_in(at) if at else None
-        self._repeats.add(key, happened, is_own=False, is_timed=happened is not None)
-        if at and at > self._newest:
-            self._newest = at
-        return self._repeats.is_again
+        key = hashed[:_KEY_BYTES]
+        if self._order:
+            state.again = self._place_after(key, at)
+        else:
+            state.is_timed = bool(at)
+        self._order += key
+        if at and at > state.newest:
+            state.newest = at
+        return state.is_timed and state.again > 0
 
-    def put_into(self, state: SourceState) -> None:
-        """Keep what was seen in the state of a source."""
-        state.order, state.newest = self._keys.tobytes(), self._newest
+    def _place_after(self, key: bytes, at: str | None) -> int:
+        """Return the place after that of the record which the next one is again; 0 for a new one."""
+        start = _KEY_BYTES * self._state.again
+        if self._order[start : start + _KEY_BYTES] == key:
+            return self._state.again + 1
+        if self._state.is_timed and at and at < self._state.newest:
+            return index_of(key, self._order) + 1
+        return int(self._order.startswith(key))
 
 
 def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
@@ -159,8 +143,8 @@ def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
 class Skeleton(ABC):
     """Reads the skeletons of one source, one record after the other, and counts them in ``state``.
 
-    A format names the Struct of its records (``record``), says how one counts (``count``), what of it are words
-    (``blank``), and which calls of models there were (``calls``).
+    A format names the Struct of its records (``record``), says how one counts (``count``) and what of it are words
+    (``blank``).
     """
 
     record: ClassVar[type[Struct]]
@@ -169,9 +153,11 @@ class Skeleton(ABC):
     marks_errors: ClassVar[bool] = True
     """Whether records of its program say that a call failed."""
 
-    def __init__(self, state: bytes = b"") -> None:
+    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
+        """Count on from a state, after the records with these hashes. Replies that are ``left_out`` do not count."""
         self.state = _decode_state(state) if state else SourceState()
-        self._seen = Seen(self.state, have_ids=self.have_ids)
+        self.replies = ReplyCounter(self.state.replies, left_out)
+        self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
     def add(self, record: bytes, hashed: bytes) -> None:
@@ -180,6 +166,7 @@ class Skeleton(ABC):
             skeleton = self._decode(record)
         except msgspec.ValidationError:
             _any_json(record)  # raises for what is not JSON
+            self._seen.is_again(hashed, None, None)
             self._count_kind(OF_ANOTHER_SHAPE)
             return
         source_id, at = self.identity(skeleton)
@@ -205,7 +192,7 @@ class Skeleton(ABC):
 
     def encoded(self) -> bytes:
         """Return the state as it is stored."""
-        self._seen.put_into(self.state)
+        self.state.replies = self.replies.state()
         return _encode(self.state)
 
     def left_of(self, record: bytes) -> bytes:
@@ -230,10 +217,6 @@ class Skeleton(ABC):
     @abstractmethod
     def blank(self, skeleton: Any) -> None:
         """Take the words out of a skeleton: texts, titles, arguments. Ids, names of tools and figures stay."""
-
-    @abstractmethod
-    def calls(self) -> Iterator[ModelCall]:
-        """Yield the calls of models that the records tell."""
 
     def happened(self, at: str | None, *, is_activity: bool = True, is_answer: bool = False) -> None:
         """Count the time of a record; ``is_activity``: somebody did something, and no compaction was written;
@@ -278,15 +261,6 @@ class Skeleton(ABC):
             asked, said = asked_in(words)
             self.state.asked = asked or None
             self.state.said = self.state.said or said
-
-    def replied(self, key: str, *used: Any) -> None:
-        """Take what a reply of a model used, in the place of what was known of it."""
-        self.state.replies[key] = _encode(used)
-
-    def replies(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the key of each reply, and what it used."""
-        for key, used in self.state.replies.items():
-            yield key, _decode_reply(used)
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
         """Take the first folder, and the last branch and model."""

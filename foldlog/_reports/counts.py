@@ -9,11 +9,12 @@ from msgspec import Struct
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import dicts_in
+from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
 from foldlog._kinds import label
 from foldlog._reports.overview import is_about_it
 from foldlog._reports.savings import is_made, recorded_cost
-from foldlog._reports.spending import NO_DAY, sum_up
+from foldlog._reports.spending import sum_up
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation

@@ -10,11 +10,12 @@ from msgspec import Struct, field
 
 from foldlog._documents import CondensationsDocument, SavingsDocument
 from foldlog._formats.replacing import is_replacing
+from foldlog._formats.summed_calls import Calls
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.overview import Overview, counted_in, overview_of
 from foldlog._reports.savings import is_made, saving_of
 from foldlog._reports.sizes import event_tokens, view_tokens
-from foldlog._reports.spending import Calls, Spending, sum_up, told_beside, total_of
+from foldlog._reports.spending import Spending, sum_up, told_beside, total_of
 from foldlog._reports.unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
@@ -38,7 +39,8 @@ class Figures(Struct):
     ``counted``   how many of its events the other fields count, or how many records
     ``start``     the first of these events: of a fork the first that it does not share
     ``reasons``   what condensations saved and cost, by their reasons
-    ``calls``     the calls of models, and ``replies`` a hash of each reply that other conversations may repeat
+    ``calls``     the calls of models, and ``replies`` the hashes of replies that other conversations may repeat, one
+                  behind the other
     ``last_prompt_tokens``  the tokens of the prompt of the agent's last call
     """
 
@@ -49,7 +51,7 @@ class Figures(Struct):
     reasons: dict[str, SavingsDocument] = {}
     counts: Counts = field(default_factory=Counts)
     calls: list[Calls] = []
-    replies: list[int] = []
+    replies: bytes = b""
     last_prompt_tokens: int | None = None
 
     @property

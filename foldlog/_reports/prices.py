@@ -16,11 +16,6 @@ import msgspec
 from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
 
-PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The numbers of tokens of a prompt between which calls are summed: those above which a price of litellm's table is
-another one.
-"""
-
 
 class Price(msgspec.Struct, frozen=True):
     """The prices of a model in US dollars for a token, by litellm's names. ``longer`` are those of longer prompts, each

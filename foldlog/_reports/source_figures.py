@@ -5,7 +5,7 @@ Once all records are events, the conversation is counted from these, as any othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,12 @@ from foldlog._formats.format import Format
 from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
+from foldlog._formats.summed_calls import Calls
 from foldlog._formats.tips import lacking
 from foldlog._reports.counts import Counts
 from foldlog._reports.figures import Counting, Figures, figures_of
 from foldlog._reports.overview import TITLE_MAX, Overview
 from foldlog._reports.places import where_written
-from foldlog._reports.spending import Spending
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
@@ -58,8 +58,8 @@ def _sound(value: Any) -> Any:
 
 def line_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> bytes:
     """Return the figures of a source, as they are stored. ``told`` is what is stored about the source."""
-    counting = counting_of(skeleton, format, records, told)
-    fields = {name: getattr(counting, name) for name in Figures.__struct_fields__}
+    figures = figures_in(skeleton, format, records, told)
+    fields = {name: getattr(figures, name) for name in Figures.__struct_fields__}
     return _encode(Figures(**fields))
 
 
@@ -88,17 +88,17 @@ def pending_figures(store: Store) -> dict[str, Figures]:
     return {name: _decode(line) if line else _without_key() for name, line in lines.items()}
 
 
-def pending_counting(store: Store, conversation: str) -> Counting:
-    """Return the same of one of these, with each reply by itself. Cost: what was counted of its source."""
+def pending_calls(store: Store, conversation: str, seen: Collection[int]) -> list[Calls]:
+    """Return the calls of one of these, without the replies with hashes that were seen. Cost: its records."""
     source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
     assert source is not None
     format = format_named(source.format)
-    if format.skeleton is not None:
-        return counting_of(format.skeleton(source.sums), format, source.records, about(source))
-    records = DecodedRecords(format)
+    records = DecodedRecords(format) if format.skeleton is None else format.skeleton(left_out=seen)
     for block in blocks_of(store.database, source):
         count_block(records, block)
-    return counting_of(records, format, source.records, about(source))
+    if isinstance(records, DecodedRecords):
+        return of_events(records.events, about(source)).spending.summed(seen)
+    return records.replies.total().calls
 
 
 def _without_key() -> Figures:
@@ -106,13 +106,14 @@ def _without_key() -> Figures:
     return Figures(overview=Overview(problem=problem, needs_key=True))
 
 
-def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Counting:
-    """Return the figures of a source, with each reply by itself. ``told`` is what is stored about the source."""
+def figures_in(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Figures:
+    """Return the figures of a source. ``told`` is what is stored about the source."""
+    figures: Figures
     if isinstance(skeleton, DecodedRecords):
-        counting = of_events(skeleton.events, told)
+        figures = of_events(skeleton.events, told)
     else:
-        counting = _of_skeleton(skeleton, format, records)
-    overview = counting.overview
+        figures = _of_skeleton(skeleton, format, records)
+    overview = figures.overview
     if title := told.get(TITLE):
         overview = overview._replace(title=title[:TITLE_MAX])
     if where := where_written(format, told, overview.title):
@@ -120,13 +121,12 @@ def counting_of(skeleton: Skeleton | DecodedRecords, format: Format, records: in
     if unread := told.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
         overview = overview._replace(attributes={**(overview.attributes or {}), **lacks})
-    counting.overview = overview
-    return counting
+    figures.overview = overview
+    return figures
 
 
-def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Counting:
-    state, spending = skeleton.state, Spending()
-    spending.count(skeleton.calls())
+def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
+    state, replies = skeleton.state, skeleton.replies.total()
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
     for name, errors in state.tool_errors.items():
         tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
@@ -152,10 +152,16 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Counting:
         last_event_at=None if counts.last_at is None else counts.last_at.isoformat(),
     )
     saved = {"no reason given": SavingsDocument(condensations=state.compactions)}
-    counting = Counting(records, records, overview=overview, reasons=saved if state.compactions else {}, counts=counts)
-    counting.spending = spending
-    counting.sum_calls()
-    return counting
+    return Figures(
+        records,
+        records,
+        overview=overview,
+        reasons=saved if state.compactions else {},
+        counts=counts,
+        calls=replies.calls,
+        replies=replies.hashes,
+        last_prompt_tokens=replies.last_prompt,
+    )
 
 
 def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Counting:

@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import UTC
-from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._formats.imported_calls import calls_of_imported, counts_on
+from foldlog._formats.summed_calls import DIGITS, HASH_BYTES, Calls, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
-from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._usage import IMPORTED, whole
+from foldlog._reports.prices import Prices
+from foldlog._usage import IMPORTED
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.inside import newest_value
 
 D = TypeVar("D", bound=Document)
-
-NO_DAY = "(no time)"
-
-_DIGITS = 12
-"""Digits of a cost after the point: those beyond come of adding binary fractions."""
-_PRICED = ("prompt_tokens", "completion_tokens")
-
-
-class Calls(NamedTuple):
-    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each has more tokens
-    than ``above``, which is the same for prompts of one price; -1 where each prompt is not known.
-    """
-
-    day: str
-    model: str
-    usage: dict[str, int]
-    cost: float | None
-    calls: int
-    above: int = -1
-    by_condenser: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return sum(self.usage.get(name, 0) for name in _PRICED)
 
 
 class Spending(Struct):
@@ -94,11 +68,6 @@ class Spending(Struct):
         costs = [call.cost for call in (*sums, *calls_beside(beside)) if call.is_total and call.cost is not None]
         self.paid = sum(costs) if costs and self.is_each and not self.has_cost else None
 
-    def count(self, calls: Iterable[ModelCall]) -> None:
-        """Count calls, each by itself."""
-        for call in calls:
-            self._take(call, self.calls)
-
     def _of_our_own(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
         """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
         for recorded_at, event in logged:
@@ -110,14 +79,11 @@ class Spending(Struct):
             yield event
 
     def _take(self, call: ModelCall, others: list[Calls]) -> None:
-        day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
-        usage = whole(call.usage)
-        prompt = usage.get("prompt_tokens", 0)
-        above = PRICED_FROM[bisect_left(PRICED_FROM, max(1, prompt)) - 1]
+        calls = calls_in(call, is_run=others is self.runs)
+        prompt = calls.usage.get("prompt_tokens", 0)
         is_one = call.calls == 1 and others is not self.runs
         if is_one and prompt and not call.by_condenser:
             self.last = prompt
-        calls = Calls(day, call.model, usage, call.cost, max(1, call.calls), above if is_one else -1, call.by_condenser)
         if call.reply is None:
             others.append(calls)
             return
@@ -125,40 +91,20 @@ class Spending(Struct):
         if before is None or calls.tokens >= before.tokens:  # a copy may be cut short
             self.replies[call.reply] = calls
 
-    def hashes(self) -> list[int]:
-        """Return a hash of each reply, equal for all its copies: see ``_hash``."""
-        return [_hash(reply, calls) for reply, calls in self.replies.items()]
+    def hashes(self) -> bytes:
+        """Return a hash of each reply, equal for all its copies: see ``hash_of_reply``."""
+        each = (hash_of_reply(reply, calls) for reply, calls in self.replies.items())
+        return b"".join(hashed.to_bytes(HASH_BYTES) for hashed in each)
 
     def summed(self, seen: Collection[int] = ()) -> list[Calls]:
         """Return all calls added up, without replies whose hashes were ``seen``."""
-        replies = (calls for reply, calls in self.replies.items() if not seen or _hash(reply, calls) not in seen)
+        replies = (
+            calls for reply, calls in self.replies.items() if not seen or hash_of_reply(reply, calls) not in seen
+        )
         calls = add_up(chain(self.calls, self.runs, replies))
         if self.paid is not None and not seen and len({one[:2] for one in calls}) == 1:
             calls = [one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)]
         return calls
-
-
-def _hash(reply: str, calls: Calls) -> int:
-    """Return a hash of a reply: of its id, if that has several parts, such as a message and its request. Some servers
-    give one id alone to many replies, which then differ in their model or tokens.
-    """
-    text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
-
-
-def add_up(each: Iterable[Calls]) -> list[Calls]:
-    """Return the sums of calls with the same day, model, and known figures. Cost: the calls."""
-    sums: dict[tuple[Any, ...], list[Any]] = {}
-    for day, model, usage, cost, calls, *which in each:
-        alike = day, model, cost is None, *[name in usage for name in _PRICED], *which
-        if (so_far := sums.get(alike)) is None:
-            sums[alike] = [dict(usage), cost, calls]
-            continue
-        for name, number in usage.items():
-            so_far[0][name] = so_far[0].get(name, 0) + number
-        so_far[1] = None if cost is None else round(cost + (so_far[1] or 0.0), _DIGITS)
-        so_far[2] += calls
-    return [Calls(day, model, *so_far, *which) for (day, model, _, _, _, *which), so_far in sums.items()]
 
 
 def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
@@ -167,7 +113,7 @@ def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], Model
     for day, model, usage, cost, calls, above, by_condenser in each:
         estimated = 0
         if cost is None and (price := prices.cost(model, usage, above)) is not None:
-            cost, estimated = round(price, _DIGITS), calls
+            cost, estimated = round(price, DIGITS), calls
         figures: dict[str, Any] = {"condenser_calls": calls * by_condenser, "costs_estimated": estimated, "cost": cost}
         sum_up(models, {(day, model): ModelDocument(day=day, model=model, calls=calls, **figures, **usage)})
     return models
@@ -190,7 +136,7 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
         else:
             values = zip(one.__struct_fields__, astuple(other), strict=True)
             numbers = {name: (getattr(one, name) or 0) + value for name, value in values if type(value) in (int, float)}
-            rounded = {name: n if type(n) is int else round(n, _DIGITS) for name, n in numbers.items()}
+            rounded = {name: n if type(n) is int else round(n, DIGITS) for name, n in numbers.items()}
             figures[key] = replace(one, **rounded)
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
 from foldlog._documents import ConversationDocument, ModelDocument
+from foldlog._formats.summed_calls import Calls, add_up, hashes_in
 from foldlog._reports.figures import Counting, Figures, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens, event_tokens
-from foldlog._reports.source_figures import pending_counting, pending_figures
-from foldlog._reports.spending import Calls, add_up, priced, spent_by, sum_up
+from foldlog._reports.source_figures import pending_calls, pending_figures
+from foldlog._reports.spending import priced, spent_by, sum_up
 from foldlog.eventstore import ConversationErased, ConversationRow, Store
 from foldlog.projections import Views
 
 Row = tuple[ConversationRow, Figures]
 
-FIGURES = "figures", 31
+FIGURES = "figures", 32
 """Where figures are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _PAGE = 1_000
@@ -106,18 +107,18 @@ class StoredFigures:
         calls, seen = list[Calls](), set[int]()
         # A copy may have been cut short in the middle of a reply, so the one with the most tokens counts.
         for row, figures in sorted(rows, key=lambda one: sum(each.tokens for each in one[1].calls), reverse=True):
-            if seen.isdisjoint(figures.replies):
-                calls += figures.calls
-            else:
-                calls += self._counting(row).spending.summed(seen)
-            seen.update(figures.replies)
+            replies = hashes_in(figures.replies)
+            calls += figures.calls if seen.isdisjoint(replies) else self._calls_without(seen, row)
+            seen.update(replies)
         return add_up(calls)
 
-    def _counting(self, row: ConversationRow) -> Counting:
+    def _calls_without(self, seen: Collection[int], row: ConversationRow) -> list[Calls]:
+        """Return the calls of a conversation without the replies that were seen."""
         if row.pending:
-            return pending_counting(self._store, row.id)
+            return pending_calls(self._store, row.id, seen)
         kept = self._kept.load([row], Counting, of_any_version=True).get(row.id)
-        return figures_of(self._store, self._views, row) if kept is None else kept
+        counting = figures_of(self._store, self._views, row) if kept is None else kept
+        return counting.spending.summed(seen)
 
 
 def document_of(row: ConversationRow, figures: Figures, prices: Prices) -> ConversationDocument:

@@ -15,7 +15,8 @@ from msgspec.structs import asdict
 import foldlog as library
 from foldlog import Action, CondensationAction, Message
 from foldlog._formats.registry import FORMATS
-from foldlog._reports.prices import PRICED_FROM, Prices
+from foldlog._formats.summed_calls import PRICED_FROM
+from foldlog._reports.prices import Prices
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.stored_figures import StoredFigures
 from foldlog._usage import whole

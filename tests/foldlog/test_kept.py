@@ -15,12 +15,13 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
+from foldlog._formats.summed_calls import Calls
 from foldlog._reports import figures, stored_figures
 from foldlog._reports.figures import figures_of
 from foldlog._reports.kept import KeptBeside, kept_records
 from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import Calls, priced
+from foldlog._reports.spending import priced
 from foldlog._reports.stats import Stats, collect_stats
 from foldlog._reports.stored_figures import FIGURES, StoredFigures
 from foldlog._web.conversations import ServedConversations

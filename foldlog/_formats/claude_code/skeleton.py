@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections import deque
+from collections.abc import Collection
+from typing import Any, ClassVar, Final
 from zlib import crc32
 
 from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._formats.claude_code.lines import TITLES
-from foldlog._formats.record import time_in
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.usage import UNNAMED, ModelCall
+from foldlog._formats.usage import UNNAMED
 from foldlog._usage import OF_NO_MODEL, usage_of
 
 
@@ -69,6 +69,7 @@ def _is_answer(message: _Message) -> bool:
     return type(content) is not list or any(block.type in ("text", "tool_use") for block in content)
 
 
+_LINES_MAX: Final = 4_096
 _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
@@ -77,11 +78,11 @@ class ClaudeCodeSkeleton(Skeleton):
 
     record: ClassVar[type[Struct]] = _Line
 
-    def __init__(self, state: bytes = b"") -> None:
-        super().__init__(state)
+    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
+        super().__init__(state, hashes, left_out)
         extra = self.state.extra
-        self._lines = array("I", extra.get("lines", b""))
-        """Checksums of the ids of all lines: a later summary may name one, which is rare."""
+        self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
+        """Checksums of the ids of the last lines: a summary that comes later names one of these, which is rare."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Titles by the ids of lines that have not come."""
         self._told: dict[str, Any] | None = None
@@ -89,7 +90,7 @@ class ClaudeCodeSkeleton(Skeleton):
         self._usage: dict[str, int] = {}
 
     def encoded(self) -> bytes:
-        self.state.extra["lines"] = self._lines.tobytes()
+        self.state.extra["lines"] = array("I", self._lines).tobytes()
         return super().encoded()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
@@ -127,11 +128,6 @@ class ClaudeCodeSkeleton(Skeleton):
             skeleton.message.content = ""
         for block in content if type(content) is list else ():
             block.text = block.text and ""
-
-    def calls(self) -> Iterator[ModelCall]:
-        for reply, (at, model, usage) in self.replies():
-            if model != OF_NO_MODEL and usage:
-                yield ModelCall(time_in(at), model or UNNAMED, usage, None, 1, reply)
 
     def _name(self, line: _Line) -> None:
         """Take the session that a line names, with the sub-agent if the line belongs to one."""
@@ -185,7 +181,8 @@ class ClaudeCodeSkeleton(Skeleton):
         if message.usage != self._told:
             self._told = message.usage
             self._usage = usage_of(message.usage)
-        if message.model != OF_NO_MODEL:
-            self.located(None, model=message.model)
+        if message.model == OF_NO_MODEL:
+            return
+        self.located(None, model=message.model)
         if self._usage:
-            self.replied(reply, line.timestamp, message.model, self._usage)
+            self.replies.add_line(reply, line.timestamp, message.model or UNNAMED, self._usage)

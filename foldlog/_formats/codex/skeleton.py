@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from foldlog._formats.codex.lines import CONTEXT, FAILED, has_failed, texts_in
+from foldlog._formats.codex.usage import named_by_total
 from foldlog._formats.record import dict_or_empty, time_in
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.usage import UNNAMED, ModelCall, at_total, tokens_of
+from foldlog._formats.usage import UNNAMED, ModelCall, tokens_of
 from foldlog._usage import usage_of
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
@@ -113,11 +113,6 @@ class CodexSkeleton(Skeleton):
         if skeleton.payload is not None:
             skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
 
-    def calls(self) -> Iterator[ModelCall]:
-        for _, (at, model, usage, total, key) in self.replies():
-            call = ModelCall(time_in(at), model or UNNAMED, usage, None, 1, key)
-            yield at_total(call, total) if key is None else call
-
     def _count_item(self, item: _Payload | _Line) -> None:
         """Count an item of the model's API."""
         if item.type in _CALLS:
@@ -142,14 +137,10 @@ class CodexSkeleton(Skeleton):
         seen = extra.get("seen", {})
         if type(last) is not dict or total == seen:
             return
-        usage, tokens = usage_of(last), tokens_of(total)
-        number = str(tokens)
-        times = extra.setdefault("times", {})
-        times[number] = times.get(number, 0) + 1
-        ancestor = extra.get("ancestor")
-        key = f"{ancestor} {number} {times[number]}" if ancestor else None
-        place = str(len(self.state.replies))
-        self.replied(place, at, extra.get("model"), usage, None if key else total, key)
+        tokens = tokens_of(total)
+        extra["falls"] = extra.get("falls", 0) + (tokens <= tokens_of(seen) and bool(seen))
+        call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
+        self.replies.add(named_by_total(call, total, extra.get("ancestor"), extra["falls"]))
         extra["seen"] = total
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from foldlog._formats.record import within
 from foldlog._formats.told import id_of_source
@@ -17,8 +17,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     was edited has the same totals again, and one that was forked
     from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
     """
-    model, seen, ancestor = UNNAMED, inner(None), None
-    times = Counter[float]()
+    model, seen, ancestor, falls = UNNAMED, inner(None), None, 0
     for event in events:
         if isinstance(event, SystemMessage):
             model = event.meta.get("model", model)
@@ -33,7 +32,15 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             call = call_told_by(event, model, usage_of(last))
-            times[tokens_of(total)] += 1
-            named = f"{ancestor} {tokens_of(total)} {times[tokens_of(total)]}"
-            yield call._replace(reply=named) if ancestor else at_total(call, total)
+            falls += bool(seen) and tokens_of(total) <= tokens_of(seen)
+            yield named_by_total(call, total, ancestor, falls)
             seen = total
+
+
+def named_by_total(call: ModelCall, total: Mapping[str, Any], ancestor: str | None, falls: int) -> ModelCall:
+    """Return a call of which the copies of its log have the same total. Totals rise, unless their count began again,
+    which it did ``falls`` times before.
+    """
+    if not ancestor:
+        return at_total(call, total)
+    return call._replace(reply=f"{ancestor} {tokens_of(total)} {falls}")

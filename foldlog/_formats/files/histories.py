@@ -38,6 +38,9 @@ _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
+_LOOK_AT_BYTES = 2**20
+_LEAST = 2
+"""The place of the last of the rows that are looked at, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """The beginning of what are not lines with an object each, unless the first line is whole."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
@@ -198,6 +201,16 @@ def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], form
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
+def _first_of(lines: JsonLines) -> Iterator[Located]:
+    """Yield the first rows of a file that can be read, until they are many or long enough to tell its format."""
+    rows, size = (row for row in lines if row.problem in (None, TOO_LONG)), 0
+    for number, row in enumerate(islice(rows, LOOK_AT)):
+        yield row
+        size += len(row.text)
+        if size > _LOOK_AT_BYTES and number >= _LEAST:
+            return
+
+
 class _File:
     """One file, at the path that is imported or below it, and the histories in it."""
 
@@ -227,10 +240,10 @@ class _File:
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
         """Yield the history whose records these lines are, or that in each line."""
-        first = list(islice((row for row in lines if row.problem in (None, TOO_LONG)), LOOK_AT))
-        if (format := self._recognize.format_of(it.value for it in first if it.problem is None)) is not None:
+        format = self._recognize.format_of(row.value for row in _first_of(lines) if row.problem is None)
+        if format is not None:
             yield from self._of_records(lines, format)
-        elif any(map(self._holds_history, first)):
+        elif any(map(self._holds_history, _first_of(lines))):
             yield from (self._history_in(row, row.line) for row in lines)
         elif self._path.stat().st_size == 0:
             raise NotAHistory(self._path, _EMPTY)

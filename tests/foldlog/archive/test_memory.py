@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
+import sys
 import tracemalloc
-from array import array
+from collections.abc import Callable
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
 
 import pytest
 
 from foldlog._archive import importing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
-from foldlog._formats.skeleton import Seen, SourceState, _PackedSet
+from foldlog._formats.detection import recognize
+from foldlog._formats.files.found import Found
+from foldlog._formats.files.histories import histories
+from foldlog._formats.hash_set import HashSet, index_of
+from foldlog._formats.skeleton import Seen, SourceState
+from foldlog._formats.summed_calls import hashes_in
 from foldlog.eventstore.sources.blocks import hash_of
-from tests.foldlog.archive.imports import imported, new_store
+from tests.foldlog.archive.imports import figures_of, imported, new_store
 
-RECORDS = 10_000
+RECORDS = 5_000
 
 
 def line(number: int, words: str = "so") -> bytes:
@@ -46,35 +55,118 @@ def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(
     assert peak < 3.5 * size
 
 
+def size_of(held: object) -> int:
+    """The bytes of an object and of all that it alone holds."""
+    size, known, left = 0, set[int](), [held]
+    while left:
+        each = left.pop()
+        is_shared = isinstance(each, type | ModuleType | FunctionType | BuiltinFunctionType)
+        if is_shared or id(each) in known:
+            continue
+        known.add(id(each))
+        size += sys.getsizeof(each)
+        left += gc.get_referents(each)
+    return size
+
+
+def held_for_each(record: Callable[[int], bytes]) -> tuple[ClaudeCodeSkeleton, float]:
+    """What counted some records, and how many bytes it holds for each, beside those for sets that are empty."""
+    skeleton, sizes = ClaudeCodeSkeleton(), list[int]()
+    for number in range(2 * RECORDS):
+        if number % RECORDS == 0:
+            sizes.append(size_of(skeleton))
+        skeleton.add(counted := record(number), hash_of(counted))
+    return skeleton, (size_of(skeleton) - sizes[-1]) / RECORDS
+
+
 def test_a_record_is_recognized_by_some_bytes_of_memory() -> None:
+    assert held_for_each(line)[1] < 12
+
+
+def reply(number: int) -> bytes:
+    usage = {"input_tokens": number, "output_tokens": 7}
+    message = {"role": "assistant", "id": f"msg_{number}", "model": "m-1", "content": "so", "usage": usage}
+    value = {"type": "assistant", "uuid": f"u{number}", "requestId": f"req_{number}", "message": message}
+    return json.dumps({**value, "timestamp": "2026-03-01T08:00:00Z"}).encode()
+
+
+def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
+    skeleton, held = held_for_each(reply)
+    assert held < 36
+    total = skeleton.replies.total()
+    assert sum(calls.calls for calls in total.calls) == 2 * RECORDS
+    assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
+
+
+def test_the_figures_of_a_long_source_are_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 2**16)
+    monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
+    made = list[int]()
+    line_of = importing.line_of
+
+    def counted(skeleton: Any, format: Any, records: int, told: Any) -> bytes:
+        made.append(records)
+        return line_of(skeleton, format, records, told)
+
+    monkeypatch.setattr(importing, "line_of", counted)
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
+    with new_store() as store:
+        imported(store, path)
+        assert len(made) == 2
+        assert made[-1] == 4_001
+        assert figures_of(store, "s1")["calls"] != []
+
+
+def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"\n".join(line(number, "w" * 2**19) for number in range(60)))
     tracemalloc.start()
     try:
-        skeleton = ClaudeCodeSkeleton()
-        before = tracemalloc.get_traced_memory()[0]
-        for number in range(RECORDS):
-            record = line(number)
-            skeleton.add(record, hash_of(record))
-        held = tracemalloc.get_traced_memory()[0] - before
+        (found,) = histories(path, recognize())
+        assert isinstance(found, Found)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
-    assert held < 50 * RECORDS
 
 
-def test_a_packed_set_has_the_numbers_that_were_added() -> None:
+def test_a_set_has_the_hashes_that_were_added() -> None:
     draw = random.Random(7)
-    few = [draw.randrange(-(2**63), 2**63) & ~0xFF for _ in range(500)]  # many begin at the same place
-    numbers = [0, -1, 2**63 - 1, -(2**63), *few]
-    packed, known = _PackedSet(), set[int]()
-    for number in draw.choices(numbers, k=3_000):
-        assert packed.add(number) is (number not in known)
-        known.add(number)
-    again = _PackedSet(known)
-    assert not any(again.add(number) for number in known)
+    few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]  # of one bucket, one beside the other
+    hashes = [*few, *(draw.randbytes(16) for _ in range(500))]
+    ours, known = HashSet(), set[bytes]()
+    for hashed in draw.choices(hashes, k=3_000):
+        assert (hashed in ours) is (hashed[:7] in known)
+        assert ours.add(hashed) is (hashed[:7] not in known)
+        known.add(hashed[:7])
+
+
+def test_a_part_is_found_between_the_borders_of_others() -> None:
+    assert index_of(b"ab", b"xaby" + b"ab") == 2
+    assert index_of(b"ab", b"xaby") == -1
+    assert index_of(b"ab", b"") == -1
 
 
 def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored() -> None:
-    state = SourceState(order=array("q", [5, -9]).tobytes())
-    seen = Seen(state, have_ids=True)
-    hashed = (-9).to_bytes(8, "little", signed=True) + bytes(8)
-    assert seen.is_again(hashed, "id", None)
-    assert not seen.is_again(bytes(16), "id", None)
+    hashes = b"a" * 16 + b"b" * 16
+    seen = Seen(SourceState(records=2), hashes, have_ids=True)
+    assert seen.is_again(b"b" * 16, "id", None)
+    assert not seen.is_again(b"c" * 16, "id", None)
+    in_order = Seen(SourceState(records=2, is_timed=True, newest="2"), hashes, have_ids=False)
+    assert in_order.is_again(b"a" * 16, None, "1")
+    assert in_order.is_again(b"b" * 16, None, "3")
+    assert not in_order.is_again(b"c" * 16, None, "3")
+    assert in_order.is_again(b"b" * 16, None, "1")
+
+
+def test_a_reply_counts_once_however_late_its_lines_come_again() -> None:
+    skeleton = ClaudeCodeSkeleton()
+    for number in [*range(40), 0, 39]:
+        record = reply(number).replace(b'"uuid": "u', b'"uuid": "v%d' % skeleton.state.records)
+        skeleton.add(record, hash_of(record))
+    again = ClaudeCodeSkeleton(skeleton.encoded())
+    for counted in (skeleton, again):
+        total = counted.replies.total()
+        assert sum(calls.calls for calls in total.calls) == 40
+        assert len(hashes_in(total.hashes)) == 40
+        assert total.last_prompt == 39

@@ -1,0 +1,175 @@
+"""The calls of models, added up by day, model, and the price of their prompts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from datetime import UTC
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from foldlog._formats.hash_set import HashSet
+from foldlog._formats.record import time_in
+from foldlog._formats.usage import ModelCall
+from foldlog._usage import whole
+
+NO_DAY = "(no time)"
+
+DIGITS = 12
+"""Digits of a cost after the point: those beyond come of adding binary fractions."""
+_PRICED = ("prompt_tokens", "completion_tokens")
+PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
+"""The numbers of tokens of a prompt between which calls are summed: those above which a price of litellm's table is
+another one.
+"""
+HASH_BYTES: Final = 8
+_OPEN_MAX: Final = 16
+"""How many replies may still get other figures: those of parallel sub-agents stand between one another."""
+
+
+class Calls(NamedTuple):
+    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each has more tokens
+    than ``above``, which is the same for prompts of one price; -1 where each prompt is not known.
+    """
+
+    day: str
+    model: str
+    usage: dict[str, int]
+    cost: float | None
+    calls: int
+    above: int = -1
+    by_condenser: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.usage.get(name, 0) for name in _PRICED)
+
+
+def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
+    """Return what a model's call used; ``is_run``: it adds up several."""
+    day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
+    usage = whole(call.usage)
+    above = -1
+    if call.calls == 1 and not is_run:
+        above = PRICED_FROM[bisect_left(PRICED_FROM, max(1, usage.get("prompt_tokens", 0))) - 1]
+    return Calls(day, call.model, usage, call.cost, max(1, call.calls), above, call.by_condenser)
+
+
+def hash_of_reply(reply: str, calls: Calls) -> int:
+    """Return a hash of a reply: of its id, if that has several parts, such as a message and its request. Some servers
+    give one id alone to many replies, which then differ in their model or tokens.
+    """
+    text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
+    return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
+
+
+class Sums:
+    """Calls with the same day, model, and known figures, added up."""
+
+    def __init__(self, calls: Iterable[Calls] = ()) -> None:
+        self._sums = dict[tuple[Any, ...], list[Any]]()
+        for one in calls:
+            self.add(one)
+
+    def add(self, one: Calls) -> None:
+        day, model, usage, cost, calls, *which = one
+        alike = day, model, cost is None, *[name in usage for name in _PRICED], *which
+        sums = self._sums.get(alike)
+        if sums is None:
+            self._sums[alike] = [dict(usage), cost, calls]
+            return
+        for name, number in usage.items():
+            sums[0][name] = sums[0].get(name, 0) + number
+        sums[1] = None if cost is None else round(cost + (sums[1] or 0.0), DIGITS)
+        sums[2] += calls
+
+    def calls(self) -> list[Calls]:
+        return [
+            Calls(day, model, dict(usage), cost, calls, *which)
+            for (day, model, _, _, _, *which), (usage, cost, calls) in self._sums.items()
+        ]
+
+
+def add_up(each: Iterable[Calls]) -> list[Calls]:
+    """Return the sums of calls with the same day, model, and known figures. Cost: the calls."""
+    return Sums(each).calls()
+
+
+class CountedReplies(Struct):
+    """What a source tells of the replies of models, as it is stored.
+
+    ``open``    what each of the last ones used: its time, model and tokens. Another line of it may tell more
+    ``calls``   the sums of those before, and ``hashes`` eight bytes for each, by which other sources have it too
+    ``last_prompt``  the tokens of the prompt of the last one
+    """
+
+    open: dict[str, tuple[str | None, str, dict[str, int]]] = {}
+    calls: list[Calls] = []
+    hashes: bytes = b""
+    last_prompt: int | None = None
+
+
+class ReplyCounter:
+    """Counts the replies of models in one source, each once: one that comes again later counts as it did at first.
+    Memory: some 14 bytes for each reply.
+    """
+
+    def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
+        """Without the replies with the hashes that are ``left_out``."""
+        self._open, self._last_prompt = state.open, state.last_prompt
+        self._sums, self._hashes = Sums(state.calls), bytearray(state.hashes)
+        self._left_out, self._known = left_out, HashSet()
+        for place in range(0, len(state.hashes), HASH_BYTES):
+            self._known.add(state.hashes[place : place + HASH_BYTES])
+
+    def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
+        """Take what a line tells of a reply, in the place of what earlier lines of it told."""
+        if key not in self._open and len(self._open) >= _OPEN_MAX:
+            oldest = next(iter(self._open))
+            self.add(_call_of(oldest, *self._open.pop(oldest)))
+        self._open[key] = at, model, usage
+
+    def add(self, call: ModelCall) -> None:
+        """Count a reply of which no later line tells more."""
+        calls = calls_in(call)
+        self._last_prompt = calls.usage.get("prompt_tokens") or self._last_prompt
+        hashed = self._hash_to_count(call.reply, calls)
+        if hashed is not None:
+            if hashed:
+                self._known.add(hashed)
+            self._hashes += hashed
+            self._sums.add(calls)
+
+    def state(self) -> CountedReplies:
+        return CountedReplies(self._open, self._sums.calls(), bytes(self._hashes), self._last_prompt)
+
+    def total(self) -> CountedReplies:
+        """Return the figures as if no line came that tells more of an open reply."""
+        sums, hashes, last_prompt = Sums(self._sums.calls()), [bytes(self._hashes)], self._last_prompt
+        for reply, used in self._open.items():
+            calls = calls_in(_call_of(reply, *used))
+            last_prompt = calls.usage.get("prompt_tokens") or last_prompt
+            hashed = self._hash_to_count(reply, calls)
+            if hashed is not None:
+                sums.add(calls)
+                hashes.append(hashed)
+        return CountedReplies({}, sums.calls(), b"".join(hashes), last_prompt)
+
+    def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
+        """Return the hash of a reply, empty for one without an id; None for one that does not count again."""
+        if reply is None:
+            return b""
+        number = hash_of_reply(reply, calls)
+        hashed = number.to_bytes(HASH_BYTES)
+        return None if number in self._left_out or hashed in self._known else hashed
+
+
+def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:
+    return ModelCall(time_in(at), model, usage, None, 1, reply)
+
+
+def hashes_in(stored: bytes) -> list[int]:
+    """Return the hashes of replies that stand one behind the other."""
+    return [int.from_bytes(stored[n : n + HASH_BYTES]) for n in range(0, len(stored), HASH_BYTES)]
