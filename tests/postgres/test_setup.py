@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import foldlog
 from foldlog import EventStoreError, Message
 from foldlog._cli.application import build, run as _run
-from foldlog._cli.stores import bytes_pending_words
+from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -282,21 +282,21 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
     with foldlog.open(url) as histories:
         histories["c1"].append([said("a zebra in the text"), said("and another one")])
         assert not histories.store.database.bytes_pending
-    if removal[0] == "rekey":
+    if removal[1] == "rekey":
         monkeypatch.setenv("FOLDLOG_KEY", "ab" * 32)
     assert asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog store vacuum") == 1
     for asking in (of_role, url):
-        if removal[0] == "erase":
+        if removal[1] == "erase":
             assert [row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]] == [True]
         with open_store(asking) as store:
             assert store.database.bytes_pending
-    status, told, problem = asked("vacuum", db=of_role)
+    status, told, problem = asked("store", "vacuum", db=of_role)
     assert (status, told["bytes_pending"], told["bytes_before"]) == (1, True, None)
     assert "run as the owner of the tables: foldlog store vacuum" in problem
-    assert asked("vacuum", db=url) == (0, told | {"bytes_pending": False, "space_returned": True}, "")
+    assert asked("store", "vacuum", db=url) == (0, told | {"bytes_pending": False, "space_returned": True}, "")
     with open_store(of_role) as store:
         assert not store.database.bytes_pending
-    if removal[0] == "erase":
+    if removal[1] == "erase":
         assert not asked("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
 
 

@@ -183,7 +183,7 @@ def test_a_redaction_finds_a_text_between_the_records(
     assert foldlog("import", path).status == 0
     if used:
         foldlog("view", "one:a__b-1")
-    redact = "redact", "--matching", "CAFE deal", "--reason", "asked for"
+    redact = "store", "redact", "--matching", "CAFE deal", "--reason", "asked for"
     dry = foldlog(*redact, "--dry-run")
     assert "one:a__b-1: its source holds the text beside the records" in dry.out.replace("\n", " ")
     assert json.loads(foldlog(*redact, "--dry-run", "--json").out)["beside"] == ["one:a__b-1"]
