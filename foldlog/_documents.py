@@ -387,7 +387,6 @@ class ProgramDocument(Document, frozen=True, kw_only=True):
 
     program: str
     format: str
-    is_set_up: bool
     problem: str | None
     hook_event: str | None
     hook_fired_at: str | None

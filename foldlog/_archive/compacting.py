@@ -18,9 +18,9 @@ from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog.eventstore import Store
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 
 _KEY = "compacting"
 _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
@@ -33,25 +33,37 @@ class Compacting(NamedTuple):
     events: int
 
 
+class _Note(msgspec.Struct):
+    """The note of a source: ``at`` is empty once it is over. ``ends`` are the compactions and replies
+    that its records had by then: one more ends it. ``shown`` is how many shown events they had, and
+    ``since`` how many at the compaction before.
+    """
+
+    at: str = ""
+    ends: int = 0
+    shown: int = 0
+    since: int = 0
+
+
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
     """Note that a program compacts a conversation now. None where its format says nothing of compactions, or no source
     of it is here. Noting the same compaction again changes nothing.
     """
-    at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def note(transaction: Transaction) -> Compacting | None:
         sources = SourcesToWrite(store.database, transaction)
         source = source_of(sources, conversation)
-        counts = None if source is None else _counts(source)
-        if source is None or counts is None:
+        skeleton = None if source is None else format_named(source.format).skeleton
+        if source is None or skeleton is None:
             return None
         told = about(source)
-        before = told.get(_KEY, {})
-        is_over = not before.get("at")  # it was written, or the program gave it up
-        if is_over or before["compactions"] != counts["compactions"]:
-            told[_KEY] = {**counts, "at": at, "since": before.get("shown", 0)}
-            sources.put(source._replace(about=msgspec.json.encode(told)))
-        return Compacting(told[_KEY]["at"], counts["shown"] - told[_KEY]["since"])
+        before, now = _note_in(told), _counted(skeleton(source.sums))
+        now.at, now.since = datetime.now(UTC).isoformat(timespec="seconds"), before.shown
+        if before.at and before.ends == now.ends:
+            now.at, now.since = before.at, before.since
+        else:
+            sources.put(source._replace(about=msgspec.json.encode({**told, _KEY: now})))
+        return Compacting(now.at, now.shown - now.since)
 
     return store.database.recorder.transact(note)
 
@@ -59,34 +71,29 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 def compacting(store: Store, conversation: str) -> Compacting | None:
     """Return the compaction that is missing in a conversation; None if none is."""
 
-    def read(sources: Sources) -> Compacting | None:
-        source = source_of(sources, conversation)
-        noted = {} if source is None else about(source).get(_KEY, {})
-        return Compacting(noted["at"], noted["shown"] - noted["since"]) if noted.get("at") else None
+    def read(reader: Reader) -> Compacting | None:
+        source = source_of(Sources(store.database, reader), conversation)
+        note = _Note() if source is None else _note_in(about(source))
+        return Compacting(note.at, note.shown - note.since) if note.at else None
 
-    return store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
+    return store.database.recorder.query(read)
 
 
 def still_compacting(told: Mapping[str, Any], skeleton: Skeleton | DecodedRecords) -> dict[str, Any]:
     """Return the note of a source that has grown: without its time once the compaction, or another reply, has come."""
-    noted = told.get(_KEY)
-    if noted is None or isinstance(skeleton, DecodedRecords):
+    note = _note_in(told)
+    if _KEY not in told or isinstance(skeleton, DecodedRecords):
         return {}
-    counts = _counted(skeleton)
-    has_come = counts["compactions"] > noted["compactions"]
-    goes_on = counts["replies"] > noted["replies"]
-    return {_KEY: {**noted, "at": ""} if has_come or goes_on else noted}
+    if _counted(skeleton).ends > note.ends:
+        note.at = ""
+    return {_KEY: note}
 
 
-def _counts(source: Source) -> dict[str, int] | None:
-    format = format_named(source.format)
-    return None if format.skeleton is None else _counted(format.skeleton(source.sums))
+def _note_in(told: Mapping[str, Any]) -> _Note:
+    return msgspec.convert(told.get(_KEY, {}), _Note)
 
 
-def _counted(skeleton: Skeleton) -> dict[str, int]:
-    kinds = skeleton.state.kinds
-    return {
-        "compactions": skeleton.state.compactions,
-        "replies": kinds.get("agent", 0) + kinds.get("action", 0),
-        "shown": sum(kinds.get(kind, 0) for kind in _SHOWN),
-    }
+def _counted(skeleton: Skeleton) -> _Note:
+    state = skeleton.state
+    ends = state.compactions + sum(state.kinds.get(kind, 0) for kind in ("agent", "action"))
+    return _Note(ends=ends, shown=sum(state.kinds.get(kind, 0) for kind in _SHOWN))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from heapq import nlargest
@@ -30,7 +29,7 @@ from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
 from foldlog.condensers.models.estimate import estimated
 from foldlog.condensers.prompts.rendering import clipped
-from foldlog.eventstore import Event, EventStoreError, Message, Observation, Store, summary_of
+from foldlog.eventstore import Event, EventStoreError, Store, summary_of
 from foldlog.projections import Views
 
 TOKENS_MAX = 2_000
@@ -38,8 +37,8 @@ _SHORT, _LONG = 100, 240
 _ERROR_MAX = 300
 _NEWEST = 3
 """Compactions that are described in full where none is named."""
-_EACH = 8
-"""User's words, errors and names of each."""
+_NAMES = 12
+"""Names and user's words of each."""
 _HITS = 50
 _LISTED = 10
 _SEARCH_S = 5.0
@@ -117,7 +116,7 @@ class Answers:
             found = fact(self._store, self._views, name, about, at)
             yield f"{_name(name)} at version {found.version}: {before}{printable(found.reason, one_line=True)}"
             others = [event for event in found.events[::-1] if event not in found.known_by]
-            for event_id in [*found.known_by[:2], *others][:_EACH]:
+            for event_id in [*found.known_by[:2], *others][:_NAMES]:
                 yield from map(_line, self._event(name, event_id))
             return
         answer = why_sent(self._store, self._views, name, int(about), at)
@@ -186,34 +185,30 @@ class Answers:
             about = figures.overview
             attributes = about.attributes or {}
             program = attributes.get("program") or about.format
-            words = " ".join(filter(None, (attributes.get("cwd"), about.title)))
-            last = (about.last_event_at or "")[:16]
+            told = (about.last_event_at, attributes.get("cwd"), about.title)
             events = about.events or row.version
-            yield f"{_name(row.id)}: {program}, {events} events, {last}: {_quoted(words, _LONG)}"
+            quoted = _quoted(" ".join(filter(None, told)), _LONG)
+            yield f"{_name(row.id)}: {program}, {events} events, {quoted}"
 
 
 def _of_compaction(found: Dropped) -> Iterator[str]:
-    action = found.condensation
-    labels = Counter(map(label, found.events)).most_common()
-    kinds = ", ".join(f"{number} {kind}" for kind, number in labels)
     summary = "no summary"
     if found.summary is not None:
         summary = f"a summary of ≈ {estimated(found.summary.content)} tokens"
-    when = "" if action.timestamp is None else f" at {action.timestamp.isoformat(timespec='seconds')}"
+    at = found.condensation.timestamp
+    when = "" if at is None else f" at {at.isoformat(timespec='seconds')}"
     dropped = f"dropped {len(found.events)} events (≈ {found.tokens} tokens)"
-    yield f"compaction {action.id}{when} {dropped}: {kinds}; {summary} stands for them"
-    if found.needed:
-        names = _names(found.needed[:_EACH])
-        yield f"  {len(found.needed)} names in no shown event that the agent needed again: {names}"
-    messages = [event for event in found.events if isinstance(event, Message)]
-    asked = [event for event in messages if event.source == "user"]
-    errors = [event for event in found.events if isinstance(event, Observation) and event.is_error]
-    lines = [*map(_line, asked[-_EACH:]), *map(_line, errors[-_NEWEST:])]
+    yield f"compaction {found.condensation.id}{when} {dropped}; {summary} stands for them"
+    needed, lost = found.needed, found.terms[: -_NAMES - 1 : -1]
+    if needed:
+        names = _names(needed[:_NAMES])
+        yield f"  {len(needed)} names in no shown event that the agent needed again: {names}"
+    if lost:
+        yield f"  {len(found.terms)} names stand in no shown event, among them {_names(lost)}"
+    asked = [event for event in found.events if label(event) == "user"]
+    errors = [event for event in found.events if label(event) == "error"]
+    lines = [*map(_line, asked[-_NAMES:]), *map(_line, errors[-_NEWEST:])]
     yield from (f"  {line}" for line in lines)
-    others = [term for term in found.terms[::-1] if term.needed_in is None]
-    if others:
-        names = _names(others[: 2 * _EACH])
-        yield f"  {len(found.terms)} names stand in no shown event, among them {names}"
 
 
 def _names(terms: Iterable[DroppedTerm]) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from foldlog._archive.compacting import Compacting, compacting
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.refreshing import refreshed
+from foldlog._companions import ids_meant
 from foldlog._reports.places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
 
 _SESSION = "CLAUDE_CODE_SESSION_ID"
+_CHOICES = 10
 
 
 class Unclear(EventStoreError):
@@ -52,13 +55,9 @@ class Asking:
         return Asked(name, problem, compacting(self._store, name))
 
     def _named(self, given: str) -> str:
-        try:
-            return self._store.conversation(given, pending=True).id
-        except EventStoreError:
-            rows = self._store.iter_conversations()
-            names = [row.id for row in rows if row.id.startswith(given) and not row.erased_at]
+        names = [*islice(ids_meant(self._store, given), _CHOICES)]
         if len(names) != 1:
-            raise Unclear(f"{len(names)} conversations begin with {given[:80]!r}", names)
+            raise Unclear(f"the id {given[:80]!r} is not that of one conversation", names)
         return names[0]
 
     def _of_session(self) -> str:
@@ -71,7 +70,7 @@ class Asking:
         if not session:
             raise self._unclear("this program does not say which session asks")
         home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
-        file = next(home.glob(f"projects/*/{session}.jsonl"), None)
+        file = max(home.glob(f"projects/*/{session}.jsonl"), key=_written_at, default=None)
         if file is None:
             raise self._unclear(f"session {session} has written no transcript yet")
         sessions = (path for path in file.parent.glob("*.jsonl") if not path.name.startswith("agent-"))

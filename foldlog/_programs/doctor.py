@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from foldlog._archive.importing import Import
 from foldlog._documents import ProgramDocument
 from foldlog._programs.programs import Program
-from foldlog._programs.setup import is_set_up
 from foldlog.eventstore import Store
 
 _DAY_S = 86_400
 _SOON_DAYS = 7
 
 
-def look_at(
-    store: Store, program: Program, fired: Mapping[str, Mapping[str, str]], record: Mapping[str, Any]
-) -> ProgramDocument:
-    """Return what is known of a program. ``fired`` says when its hooks fired last, and ``record`` what setup wrote.
-    Cost: the status of its files.
-    """
-    importing, has_ours, problem = Import(store, []), False, None
+def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str]]) -> ProgramDocument:
+    """Return what is known of a program. ``fired`` says when its hooks fired last. Cost: the status of its files."""
+    importing, problem = Import(store, []), None
     days: float | None = program.days
     try:
         days = program.days_kept()
-        has_ours = is_set_up(program, record)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError) as error:
         problem = str(error)
     paths = [*program.transcripts()]
     now = time.time()
@@ -36,7 +29,6 @@ def look_at(
     return ProgramDocument(
         program=program.name,
         format=program.format,
-        is_set_up=has_ours,
         problem=problem,
         hook_event=last.get("event"),
         hook_fired_at=last.get("at"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ class Program(NamedTuple):
     """A coding agent.
 
     ``format``    the format of its transcripts, which says where they are kept
+    ``files``     how the files with its conversations are called
     ``home``      the folder that is there if it is installed
     ``targets``   what ``foldlog setup`` writes
     ``days``      after how many days it deletes transcripts if its settings do not say; None: it does not
@@ -35,34 +36,28 @@ class Program(NamedTuple):
 
     name: str
     format: str
+    files: str
     home: str
     targets: tuple[Target, ...]
     days: int | None = None
-    setting: tuple[str, tuple[str, ...]] | None = None
+    setting: Sequence[str] = ()
 
     def transcripts(self) -> Iterator[Path]:
         """Yield the files that hold its conversations."""
-        seen = set[Path]()
-        for place in format_named(self.format).kept_in:
-            root = place_at(place)
-            if root is None or not root.is_dir():
-                continue
-            for path in sorted(root.rglob("*.json*" if self.name != "opencode" else "opencode.db")):
-                is_transcript = self.name in ("opencode", "claude-code", "codex") or "chats" in path.parts
-                is_transcript = is_transcript or path.name == "events.jsonl"
-                if path.is_file() and path.resolve() not in seen and is_transcript:
-                    seen.add(path.resolve())
-                    yield path
+        roots = filter(None, map(place_at, format_named(self.format).kept_in))
+        files = {path.resolve(): path for root in roots for path in sorted(root.rglob(self.files))}
+        return (path for path in files.values() if path.is_file())
 
     def days_kept(self) -> float | None:
         """Return after how many days it deletes a transcript; None if it deletes none. Raises
         ``ValueError`` for settings that cannot be read.
         """
-        if self.setting is None:
+        if not self.setting:
             return self.days
-        path = Path(self.setting[0]).expanduser()
+        file, *names = self.setting
+        path = Path(file).expanduser()
         value: Any = settings_in(path, text_at(path))
-        for name in self.setting[1]:
+        for name in names:
             value = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(value, Mapping):  # Gemini: {"enabled": true, "maxAge": "30d"}
             return None if value.get("enabled") is False else _days(value.get("maxAge"), self.days)
@@ -110,17 +105,19 @@ PROGRAMS = {
         Program(
             "claude-code",
             "claude-code",
+            "*.jsonl",
             "~/.claude",
             (
                 Target("claude-code/hooks/hooks.json", "~/.claude/settings.json"),
                 Target("claude-code/.mcp.json", "~/.claude.json"),
             ),
             30,
-            ("~/.claude/settings.json", ("cleanupPeriodDays",)),
+            ("~/.claude/settings.json", "cleanupPeriodDays"),
         ),
         Program(
             "codex",
             "codex",
+            "rollout-*.json*",
             "~/.codex",
             (
                 Target("codex/hooks/hooks.json", "~/.codex/hooks.json"),
@@ -130,23 +127,26 @@ PROGRAMS = {
         Program(
             "gemini",
             "gemini-cli",
+            "chats/*.json*",
             "~/.gemini",
             (
                 Target("gemini/hooks/hooks.json", f"{_GEMINI}/hooks/hooks.json", is_ours=True),
                 Target("gemini/gemini-extension.json", f"{_GEMINI}/gemini-extension.json", is_ours=True),
             ),
             30,
-            ("~/.gemini/settings.json", ("general", "sessionRetention")),
+            ("~/.gemini/settings.json", "general", "sessionRetention"),
         ),
         Program(
             "opencode",
             "opencode",
+            "opencode.db",
             "~/.config/opencode",
             (Target("opencode/foldlog.ts", "~/.config/opencode/plugins/foldlog.ts", is_ours=True),),
         ),
         Program(
             "copilot",
             "copilot-cli",
+            "events.jsonl",
             "~/.copilot",
             (
                 Target("copilot/hooks.json", "~/.copilot/hooks/foldlog.json", is_ours=True),

@@ -75,11 +75,6 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
             yield Written(path, None if is_empty else _dumped(path, settings))
 
 
-def is_set_up(program: Program, record: Mapping[str, Any]) -> bool:
-    """Return whether all settings of a program have our hooks and server. Raises what ``settings_with`` raises."""
-    return len([*settings_without(program, record)]) == len(program.targets)
-
-
 def recorded(folder: Path) -> dict[str, Any]:
     """Return what setup wrote, from its file in the folder of foldlog."""
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))

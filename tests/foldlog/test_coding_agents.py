@@ -571,20 +571,15 @@ def test_doctor_names_settings_that_cannot_be_read(text, home, foldlog):
     Session(home / ".claude/projects/p", "s1").user("begin")
     (home / ".claude/settings.json").write_text(text)
     (found,) = foldlog("doctor", "--json").document["programs"]
-    assert (found["transcripts"], found["days_kept"], found["is_set_up"]) == (1, 30, False)
-    assert (found["problem"] is None) == (text[0] == "{" and "soon" in text)
+    assert (found["transcripts"], found["days_kept"]) == (1, 30)
+    assert (found["problem"] is None) == ("soon" in text)
     assert ("cannot be read" in foldlog("doctor").out) == (found["problem"] is not None)
 
 
 def test_doctor_says_what_is_not_kept(home, foldlog, monkeypatch, capsys):
     session = Session(home / ".claude/projects/p", "s1").user("begin").reply("fine")
     (found,) = foldlog("doctor", "--json").document["programs"]
-    assert (found["program"], found["transcripts"], found["days_kept"], found["is_set_up"]) == (
-        "claude-code",
-        1,
-        30,
-        False,
-    )
+    assert (found["program"], found["transcripts"], found["days_kept"]) == ("claude-code", 1, 30)
     assert (found["not_here"], found["hook_fired_at"]) == ([str(session.path)], None)
     assert foldlog("doctor").status == 1
     (home / ".claude/settings.json").write_text(json.dumps({"cleanupPeriodDays": 7}))
@@ -594,7 +589,7 @@ def test_doctor_says_what_is_not_kept(home, foldlog, monkeypatch, capsys):
     assert capsys.readouterr().out == "{}\n"
     ran = foldlog("doctor", "--json")
     (found,) = ran.document["programs"]
-    assert (ran.status, found["not_here"], found["hook_event"], found["is_set_up"]) == (0, [], "Stop", True)
+    assert (ran.status, found["not_here"], found["hook_event"]) == (0, [], "Stop")
     assert (found["days_kept"], found["soon"]) == (7, 1)
     assert foldlog("list", "--json").document["conversations"][0]["conversation"] == "s1", "the store of the user"
     session.path.unlink()  # the program deletes it

@@ -13,7 +13,6 @@ from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
 from foldlog._programs.hook import FIRED, fired_at
 from foldlog._programs.programs import PROGRAMS, place_at
-from foldlog._programs.setup import recorded
 from foldlog._words.gist import count
 
 _NAMED = 5
@@ -27,11 +26,10 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
 
     Example: foldlog doctor
     """
-    folder = Path(home_folder())
-    fired, record = fired_at(folder / FIRED), recorded(folder)
+    fired = fired_at(Path(home_folder(), FIRED))
     with program_store(db) as store:
         here = [one for one in PROGRAMS.values() if (home := place_at(one.home)) is not None and home.is_dir()]
-        found = DoctorDocument(programs=tuple(look_at(store, program, fired, record) for program in here))
+        found = DoctorDocument(programs=tuple(look_at(store, program, fired) for program in here))
     terminal.answer(found, lambda: _show(found))
     if any(program.not_here for program in found.programs):
         terminal.matched_nothing()
@@ -42,11 +40,12 @@ def _show(found: DoctorDocument) -> None:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
     for program in found.programs:
         terminal.say((program.program, "bold"))
-        is_set = "written" if program.is_set_up else f"not written; 'foldlog setup {program.program}' writes them"
+        fired = f"never fired; 'foldlog setup {program.program}' writes them"
+        if program.hook_fired_at is not None:
+            fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"
+        terminal.say(f"  hooks: {fired}", wraps=True)
         if program.problem is not None:
-            is_set = f"cannot be read: {program.problem}"
-        fired = "never" if program.hook_fired_at is None else f"{program.hook_event} at {program.hook_fired_at}"
-        terminal.say(f"  hooks and server: {is_set}; last hook: {fired}", wraps=True)
+            terminal.say(f"  its settings cannot be read: {program.problem}", wraps=True)
         missing = f"{len(program.not_here)} of {count(program.transcripts, 'transcript')}"
         terminal.say(f"  not in the store as they are now: {missing}", wraps=True)
         for path in program.not_here[:_NAMED]:

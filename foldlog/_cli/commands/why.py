@@ -89,11 +89,11 @@ def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
     """Import again the file of a conversation, if it is there and has grown. Return the conversation, and when a
     compaction began that its program has not written yet.
     """
-    found = refreshed(store, conversation)
-    if found.problem:
-        terminal.note(f"its file could not be read again: {found.problem}")
-    missing = compacting(store, found.conversation)
-    return found.conversation, None if missing is None else missing.at
+    conversation, problem = refreshed(store, conversation)
+    if problem:
+        terminal.note(f"its file could not be read again: {problem}")
+    missing = compacting(store, conversation)
+    return conversation, None if missing is None else missing.at
 
 
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
