@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain, repeat
 from reprlib import repr as short
 from types import NoneType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import msgspec
 from msgspec.structs import asdict, astuple, force_setattr, replace
@@ -36,7 +36,17 @@ from foldlog.eventstore.codec_json import (
     without_list,
 )
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
-from foldlog.eventstore.events import NOT_RECORDED, Entry, Event, KnownEvent, Origin, Redaction, Source, UnknownEvent
+from foldlog.eventstore.events import (
+    NOT_RECORDED,
+    Action,
+    Entry,
+    Event,
+    KnownEvent,
+    Origin,
+    Redaction,
+    Source,
+    UnknownEvent,
+)
 from foldlog.eventstore.times import event_time
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
@@ -53,6 +63,7 @@ far.
 _STORED_AS: Mapping[type, tuple[str, int]] = {
     type_: (kind, len(UPCASTS.get(kind, ())) + 1) for kind, type_ in KINDS.items()
 }
+_OF_THE_STORE = frozenset(kind for kind, type_ in KINDS.items() if issubclass(type_, Entry) or type_ is Redaction)
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
@@ -102,19 +113,14 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     takes about as long.
     """
     stored = _STORED_AS.get(type(event))
-    if stored is None or isinstance(event, UnknownEvent):
+    if stored is None:
         return _encoded_unknown(event)
     kind, schema = stored
-    if not ours:
-        if isinstance(event, Entry):
-            raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
-        if event.redacted is not None or type(event) is Redaction:
-            raise InvalidEvent(
-                f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a "
-                f"copy with redacted=None"
-            )
+    if not ours and (kind in _OF_THE_STORE or event.redacted is not None):
+        _refuse(event, kind)
+    known: KnownEvent = event  # type: ignore[assignment]  # its type is in the registry
     try:
-        given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
+        given = known if event.id == NOT_RECORDED else replace(known, id=NOT_RECORDED)
         try:
             if isinstance(event.timestamp, datetime):
                 given = _with_event_time(given, event.timestamp)
@@ -123,16 +129,26 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             if event.source not in get_args(Source):
                 problem = f"its source is {short(event.source)}; use {_SOURCES}"
             else:
-                problem = _not_storable(event) or str(error)
+                problem = _not_storable(known) or str(error)
             raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     timestamp = read_back.timestamp
-    if timestamp is not None and timestamp.utcoffset() is None:
+    if timestamp is not None and timestamp.tzinfo is not UTC and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
     if given is not event:
         force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
+
+
+def _refuse(event: Event, kind: str) -> NoReturn:
+    """Raise ``InvalidEvent`` for an event that only the store makes."""
+    if isinstance(event, Entry):
+        raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
+    raise InvalidEvent(
+        f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a copy with "
+        f"redacted=None"
+    )
 
 
 def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
@@ -145,14 +161,14 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     """Return the body of an event, and the event as a reader will see it.
 
     A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded, so it is text, and
-    the types of its fields are checked without it.
+    the types of its fields are checked without it. Most actions have a map of arguments, and are not asked.
     """
     try:
         body = b"" if event.extra else _to_json(event)
     except UnicodeEncodeError:
         body = b""  # lone surrogates
     if len(body) > _LONG:
-        if event.origin is None and not _nested(event):
+        if type(event) is not Action and event.origin is None and not _nested(event):
             return body, msgspec.convert(asdict(event), type(event))
         _check_depth(event, body)
     if body:

@@ -132,7 +132,8 @@ class Store:
         imported, except the first part of a long tail, which the next import continues. On disk when it returns. Cost:
         the events given.
         """
-        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
+        history = self._encode_all(_in_order(events), "the history", finite=False)
+        return Ingested(*ingest(self.database, conversation, history, self._project))
 
     def extend(
         self,
@@ -312,25 +313,25 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _encode(self, event: Event | Encoded, where: str = "", *, finite: bool = True) -> Encoded:
-        try:
-            encoded = event if isinstance(event, Encoded) else encode(event, finite=finite)
-            body = encoded.body
-            size = len(body) if type(body) is bytes else size_of(body)
-            if size <= self._event_bytes_max:
-                return encoded
+    def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
+        encoded = event if type(event) is Encoded else encode(event, finite=finite)  # type: ignore[arg-type]
+        body = encoded.body
+        size = len(body) if type(body) is bytes else size_of(body)
+        if size > self._event_bytes_max:
             raise InvalidEvent(
                 f"this {encoded.kind} takes {size:,} bytes; the most for one event is "
                 f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
             )
-        except InvalidEvent as error:
-            raise InvalidEvent(f"{where}{error}") from None
+        return encoded
 
-    def _encoded_history(self, events: Iterable[Event | Encoded]) -> Iterator[Encoded]:
+    def _encode_all(self, events: Iterable[Event | Encoded], of: str, *, finite: bool = True) -> Iterator[Encoded]:
+        """Encode events. An error names its event by its place in what they are events ``of``."""
         for place, event in enumerate(events):
-            if not isinstance(event, Encoded) and event.id not in (place, NOT_RECORDED):
-                raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
-            yield self._encode(event, f"event {place} of the history: ", finite=False)
+            try:
+                encoded = self._encode(event, finite=finite)
+            except InvalidEvent as error:
+                raise InvalidEvent(f"event {place} of {of}: {error}") from None
+            yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         if all(found.erasure is None and found.replaces is None for found in page):
@@ -372,10 +373,7 @@ def prepare_append(
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
-    if isinstance(events, Event):
-        batch = [store._encode(events)]
-    else:
-        batch = [store._encode(event, f"event {place} of this append: ") for place, event in enumerate(events)]
+    batch = [store._encode(events)] if isinstance(events, Event) else [*store._encode_all(events, "this append")]
     structural = any(map(_is_structural, batch))
     work = Appending(store.database, conversation, batch, expected_version, generation, any_thread=store._own_clock)
     asked = idempotency_key is not None or dedupe is not None or guard is not None or also is not None or together
@@ -385,6 +383,14 @@ def prepare_append(
         calls_others = project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
         work.any_thread = store._own_clock and not calls_others
     return work
+
+
+def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
+    """Yield the events of a history. Raises ``InvalidEvent`` where one has the id of another place."""
+    for place, event in enumerate(events):
+        if not isinstance(event, Encoded) and event.id not in (place, NOT_RECORDED):
+            raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
+        yield event
 
 
 def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:

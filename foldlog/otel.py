@@ -209,14 +209,14 @@ class _ObservedStore(Store):
             telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
         return recorded
 
-    def _encode(self, event: Event | Encoded, where: str = "", *, finite: bool = True) -> Encoded:
+    def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         sizes = _sizes.get()
         if sizes is None or not finite or isinstance(event, Encoded):  # an import, which stays as it is
-            return super()._encode(event, where, finite=finite)
+            return super()._encode(event, finite=finite)
         context = trace.get_current_span().get_span_context()
         if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             event = replace(event, meta={**event.meta, TRACEPARENT: parent})
-        encoded = super()._encode(event, where)
+        encoded = super()._encode(event)
         sizes.append(size_of(encoded.body))
         return encoded

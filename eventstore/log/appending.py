@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count, repeat
 from operator import attrgetter
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -44,6 +44,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Outcome, Place, RecalledKey, unplaced
 from foldlog.eventstore.times import EPOCH
 
+_new: Final = tuple.__new__  # what Recorded(...) calls, without the call around it
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _decoded_event = attrgetter("decoded")
 
@@ -149,8 +150,9 @@ class Appending(Struct, eq=False):
             self.database.left = self.left
         if self.earlier is not None:
             return self.earlier
-        same = repeat(self.conversation), repeat(self.moment)
-        return tuple(map(Recorded, count(self.place()), *same, self.decided))
+        places = count(self.place())
+        fields = zip(places, repeat(self.conversation), repeat(self.moment), self.decided, strict=False)
+        return tuple(map(_new, repeat(Recorded), fields))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before; None if it is new. Raises

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, KeyUnavailable
@@ -21,10 +21,6 @@ from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
 
 T = TypeVar("T")
-
-_RECENT_MAX: Final = 64
-_RECENT_BYTES_MAX: Final = 100_000
-"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append copies the list."""
 
 
 class Left(NamedTuple):
@@ -199,26 +195,6 @@ class Database:
             found = found._replace(salt=codec.data_key.salt)
         self._opened_last = found, codec
         return found
-
-
-def left_by(
-    last: Left | None, found: Conversation, rows: Sequence[Row], now: Conversation
-) -> tuple[Conversation, tuple[Row, ...], int]:
-    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown by ``rows`` to
-    ``now``. None of the rows stay where one has attachments, or is structural and so changes more than itself.
-    """
-    size = 0
-    for row in rows:
-        size += len(row.body)
-        if row.structural or type(row.body) is not bytes:
-            return now, (), 0
-    if size > _RECENT_BYTES_MAX:
-        return now, (), 0
-    if last is None or last.found is not found:
-        return found, tuple(rows), size
-    if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
-        return found, tuple(rows), size
-    return last.before, (*last.rows, *rows), last.size + size
 
 
 def start_after(conversation: str | None) -> str:

@@ -19,7 +19,7 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
-from foldlog.eventstore.log.database import Database, Left, encrypted, left_by
+from foldlog.eventstore.log.database import Database, Left, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -30,6 +30,9 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, RecalledKey, Record, Row
 
 _PROJECTIONS_MAX = 1_000
+_RECENT_MAX: Final = 64
+_RECENT_BYTES_MAX: Final = 100_000
+"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append copies the list."""
 _NO_KEY: Final = 0
 
 
@@ -102,7 +105,9 @@ class WriteTransaction(ReadTransaction):
             found = found._replace(salt=codec.data_key.salt)
         rows, left = chained(found, batch, now)
         stored = codec.encoded(rows, settings.compression, are_checked=True)
-        return self._insert(rows, stored, left), rows[0].recorded_at
+        place = self._insert(rows, stored, left)
+        assert left.updated_at is not None  # it has events
+        return place, left.updated_at
 
     def _insert(self, rows: Sequence[Row], stored: Sequence[Row], left: Conversation) -> Place:
         """Insert plain rows. The conversation is changed after that: what fails before it writes changes nothing."""
@@ -111,7 +116,7 @@ class WriteTransaction(ReadTransaction):
         place = self._reader.insert(found.key, stored, staged=not found.visible)
         self.found = left
         if found.visible:
-            self._recent = left_by(last, found, rows, left)
+            self._recent = _recent(last, found, rows, left)
             self._changed = True
         return place
 
@@ -214,6 +219,26 @@ class WriteTransaction(ReadTransaction):
         self.found = renewed
         self._changed = True
         return self._known_codec
+
+
+def _recent(
+    last: Left | None, found: Conversation, rows: Sequence[Row], now: Conversation
+) -> tuple[Conversation, tuple[Row, ...], int]:
+    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown by ``rows`` to
+    ``now``. None of the rows stay where one has attachments, or is structural and so changes more than itself.
+    """
+    size = 0
+    for row in rows:
+        size += len(row.body)
+        if type(row.body) is not bytes:
+            return now, (), 0
+    if size > _RECENT_BYTES_MAX or now.structural != found.structural:
+        return now, (), 0
+    if last is None or last.found is not found:
+        return found, tuple(rows), size
+    if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
+        return found, tuple(rows), size
+    return last.before, (*last.rows, *rows), last.size + size
 
 
 def begin_new(

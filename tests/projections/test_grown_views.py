@@ -11,7 +11,7 @@ import pytest
 from benchmarks.counts import traced
 from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
 from foldlog.eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
-from foldlog.eventstore.log import database
+from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy, committed_by_another
@@ -202,13 +202,13 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
 
 def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
     views = watched(store)
-    for n in range(database._RECENT_MAX + 2):
+    for n in range(writing._RECENT_MAX + 2):
         append(store, *said(str(n)))
     assert views.current("c") == folded(store)
     for n in range(3):
-        append(store, *said(str(n) * (database._RECENT_BYTES_MAX // 2)))
+        append(store, *said(str(n) * (writing._RECENT_BYTES_MAX // 2)))
     assert views.current("c") == folded(store)
-    monkeypatch.setattr(database, "_RECENT_BYTES_MAX", 10)
+    monkeypatch.setattr(writing, "_RECENT_BYTES_MAX", 10)
     append(store, *said("c"))
     views.current("c")
     append(store, *said("more than ten bytes"))
