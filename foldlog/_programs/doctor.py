@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 
 from foldlog._archive.importing import Import
 from foldlog._documents import ProgramDocument
@@ -14,8 +15,10 @@ _DAY_S = 86_400
 _SOON_DAYS = 7
 
 
-def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str]]) -> ProgramDocument:
-    """Return what is known of a program. ``fired`` says when its hooks fired last. Cost: the status of its files."""
+def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
+    """Return what is known of a program. ``hooks`` is the folder in which its hooks note that they fired. Cost: the
+    status of its files.
+    """
     importing, problem = Import(store, []), None
     days: float | None = program.days
     try:
@@ -25,13 +28,16 @@ def look_at(store: Store, program: Program, fired: Mapping[str, Mapping[str, str
     paths = [*program.transcripts()]
     now = time.time()
     soon = [path for path in paths if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S]
-    last = fired.get(program.format, {})
+    hook, event, at = hooks / program.format, None, None
+    if hook.is_file():
+        event = hook.read_text("utf-8", "replace")
+        at = datetime.fromtimestamp(hook.stat().st_mtime, UTC).isoformat(timespec="seconds")
     return ProgramDocument(
         program=program.name,
         format=program.format,
         problem=problem,
-        hook_event=last.get("event"),
-        hook_fired_at=last.get("at"),
+        hook_event=event,
+        hook_fired_at=at,
         transcripts=len(paths),
         not_here=tuple(str(path) for path in paths if not importing.is_here(path)),
         days_kept=days,

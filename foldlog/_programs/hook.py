@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from foldlog._archive.compacting import note_compaction
 from foldlog._archive.importing import Failed, Import
 from foldlog._programs.programs import PROGRAMS
-from foldlog._whole_file import whole_file
 from foldlog.eventstore import Store
 
-FIRED = "hooks.json"
-"""The file in which it stands when the hooks of each program fired last."""
+FIRED = "hooks"
+"""The folder with a file for each format: it is written when a hook fires, and holds the event."""
 
 
 def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = None) -> dict[str, Any]:
     """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has a database.
 
     Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else nothing. ``fired``
-    is the file that notes the time. Raises what the import raises.
+    is the folder that notes the time. Raises what the import raises.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -44,7 +40,8 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
         if not program:
             raise importing.nothing()
     if fired is not None and program:
-        _note(fired, program, event)
+        fired.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (fired / program).write_bytes(event.encode("utf-8", "replace"))
     is_after = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
     if not conversation or not (is_after or event == "PreCompact"):
         return {}
@@ -60,19 +57,3 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
         f"that was said before, use the foldlog tools `dropped` and `recall` (conversation {conversation})."
     )
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
-
-
-def fired_at(path: Path) -> dict[str, dict[str, str]]:
-    """Return by the format of its transcripts when the hooks of a program fired last, and with which event."""
-    try:
-        fired: dict[str, dict[str, str]] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):  # no hook fired yet, or a full disk cut it
-        return {}
-    return fired
-
-
-def _note(path: Path, program: str, event: str) -> None:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    os.makedirs(path.parent, mode=0o700, exist_ok=True)
-    with whole_file(path) as file:
-        file.write(json.dumps({**fired_at(path), program: {"event": event, "at": now}}).encode())

@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.program_store import program_store
 from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
-from foldlog._programs.hook import FIRED, fired_at
+from foldlog._programs.hook import FIRED
 from foldlog._programs.programs import PROGRAMS, place_at
 from foldlog._words.gist import count
 
@@ -26,10 +26,10 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
 
     Example: foldlog doctor
     """
-    fired = fired_at(Path(home_folder(), FIRED))
+    hooks = Path(home_folder(), FIRED)
     with program_store(db) as store:
         here = [one for one in PROGRAMS.values() if (home := place_at(one.home)) is not None and home.is_dir()]
-        found = DoctorDocument(programs=tuple(look_at(store, program, fired) for program in here))
+        found = DoctorDocument(programs=tuple(look_at(store, program, hooks) for program in here))
     terminal.answer(found, lambda: _show(found))
     if any(program.not_here for program in found.programs):
         terminal.matched_nothing()
