@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 
 import foldlog
-from foldlog._cli.commands.demo import LIVE
+from foldlog._cli.printing.demo import LIVE
 from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
 

@@ -22,7 +22,7 @@ from foldlog.eventstore.log.database import behind
 _ALL = 2**63
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
-_KINDS = "audit database|backup|comparison|export|report|former file|imported file|imported folder"
+_KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
 _FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
 
 

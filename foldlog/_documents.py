@@ -662,7 +662,6 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     counted_as: str | None
     priced: str
     price: tuple[float, float]
-    html: str | None
     curve: tuple[CurvePointDocument, ...]
     verdict: tuple[str, ...]
     strategies: tuple[StrategyFiguresDocument, ...]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import repeat
-from math import isfinite
 from typing import Any, Final
 
 from msgspec import Struct
@@ -56,37 +55,30 @@ def parsed(value: Any) -> Any:
         return value
 
 
-def replaced(value: Any, instead: Mapping[str, Any], *, names: bool = False, levels: int | None = None) -> Any:
+def replaced(value: Any, instead: Mapping[str, Any], *, names: bool = False) -> Any:
     """Return a copy of a value with other values for the texts that ``instead`` has; with ``names`` also for such names
-    of parts. With ``levels``, raise ``ValueError`` for a value that is nested deeper, and for a
-    number that strict JSON lacks. Cost: a step for each value.
+    of parts. Cost: a step for each value.
     """
     level: list[Any] = [whole := [value]]
     tuples: list[tuple[Any, Any]] = []
-    copy: Any
     while level:
         inner: list[Any] = []
-        for held in level:
-            for key, each in held.items() if type(held) is dict else enumerate(held):
-                kind = type(each)
+        for holder in level:
+            for key, part in holder.items() if type(holder) is dict else enumerate(holder):
+                kind = type(part)
                 if kind is str:
-                    if each in instead:
-                        held[key] = instead[each]
-                elif kind is dict:
-                    held[key] = copy = {instead.get(n, n): part for n, part in each.items()} if names else each.copy()
-                    inner.append(copy)
-                elif kind is list or kind is tuple:
-                    held[key] = copy = [*each]
-                    inner.append(copy)
-                    if kind is tuple:
-                        tuples.append((held, key))
-                elif kind is float and levels is not None and not isfinite(each):
-                    raise ValueError(f"{each} is not JSON")
-        if levels is not None and inner:
-            if not levels:
-                raise ValueError("it is nested deeper")
-            levels -= 1
+                    holder[key] = instead.get(part, part)
+                elif kind in (dict, list, tuple):
+                    holder[key] = _copied(part, instead if names else {})
+                    inner.append(holder[key])
+                if kind is tuple:
+                    tuples.append((holder, key))
         level = inner
-    for held, key in reversed(tuples):
-        held[key] = tuple(held[key])
+    for holder, key in reversed(tuples):
+        holder[key] = tuple(holder[key])
     return whole[0]
+
+
+def _copied(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return a copy of a map, with other names for those of ``names``, or a list of the parts of a list or tuple."""
+    return {names.get(name, name): part for name, part in value.items()} if type(value) is dict else [*value]

@@ -133,31 +133,20 @@ def _parts(event: Event) -> Iterator[_Part]:
     if getattr(event, "thinking", ()):
         yield "thinking", "\n".join(thinking_texts(event)) or "without words: only its server can read it"
     match event:
-        case events.SystemMessage(content=content, tools=tools):
-            yield from _content("", content)
-            if tools:
-                yield f"tools ({len(tools)})", _json(tools)
-        case events.Message(content=content) | events.CondensationSummary(content=content):
-            yield from _content("", content)
-        case events.Action():
-            yield from _content("thought", event.thought)
-            yield from _arguments(event.arguments)
-        case events.Observation(content=content, extras=extras):
-            yield from _content("", content)
-            if extras:
-                yield "extras", _json(extras)
-        case events.Annotation(data=data):
-            if data is not None:
-                yield "data", _json(data)
-        case events.DocumentChanges(changed=changed):
-            yield "changed", _json(changed)
         case events.CondensationAction():
             yield from _condensation(event)
         case events.UnknownEvent(body=body):
             yield "as it was written", body.decode("utf-8", "replace")
-    for name in ("meta", "extra"):
-        if value := getattr(event, name):
+        case _:
+            yield from _content("", getattr(event, "content", ""))
+            yield from _content("thought", getattr(event, "thought", ""))
+            yield from _arguments(getattr(event, "arguments", None))
+    for name in ("extras", "data", "changed", "meta", "extra"):
+        value = getattr(event, name, None)
+        if value is not None and value != {}:
             yield name, _json(value)
+    if tools := getattr(event, "tools", ()):
+        yield f"tools ({len(tools)})", _json(tools)
 
 
 def _condensation(event: Any) -> Iterator[_Part]:

@@ -83,21 +83,10 @@ def _nouns(event: Event) -> Iterator[str]:
         yield "role of a system prompt"
     if isinstance(event, Action) and "custom_tool" in event.meta:
         yield "form of a custom tool's call"
-    is_failed = isinstance(event, Observation) and event.is_error
-    if is_failed:
+    if isinstance(event, Observation) and event.is_error:
         yield "error mark"
     for part in parts_in(words_of(event)):
-        if part.keys() != {"type", "text"} and is_failed:
-            yield "part of a failed result"
-        elif part.keys() != {"type", "text"} and isinstance(event, SystemMessage):
-            yield "part of a system prompt"
-        kind = str(part.get("type"))
-        if kind != "text":
-            yield _PARTS.get(kind, "part of another type")
-        elif "cache_control" in part:
-            yield "mark of a cache"
-        if "detail" in dict_or_empty(part.get(kind)):
-            yield "detail of an image"
+        yield from _nouns_of_part(event, part)
     if isinstance(event, Action | Message):
         for block in event.thinking:
             yield f"block of thinking of a {'call' if isinstance(event, Action) else 'message'}"
@@ -109,3 +98,19 @@ def _nouns(event: Event) -> Iterator[str]:
         yield "count of tokens"
     for name in ("message", "call"):
         yield from (f"field of a chat {name}" for _ in dict_or_empty(event.meta.get(name)))
+
+
+def _nouns_of_part(event: Event, part: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the nouns for a part of the content of an event."""
+    if part.keys() != {"type", "text"}:
+        if isinstance(event, Observation) and event.is_error:
+            yield "part of a failed result"
+        elif isinstance(event, SystemMessage):
+            yield "part of a system prompt"
+    kind = str(part.get("type"))
+    if kind != "text":
+        yield _PARTS.get(kind, "part of another type")
+    elif "cache_control" in part:
+        yield "mark of a cache"
+    if "detail" in dict_or_empty(part.get(kind)):
+        yield "detail of an image"

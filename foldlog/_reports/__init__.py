@@ -2,8 +2,8 @@
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened
-comparison.py       tables of several condensers over the same histories; comparison_page.py: as a page;
-                    recall_curve.py: several sizes of each, as a plot
+comparison.py       tables of several condensers; recall_curve.py: several sizes of each, as a plot
+divergence.py       where two conversations that share a past diverge
 dropped.py          what a condensation took out of a View, and what of it was needed again
 replays.py          another condenser over a recorded history; needed.py: what the agent needed again
 sent.py             which events of a View a model is sent; sizes.py: their tokens

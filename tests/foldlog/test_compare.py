@@ -205,18 +205,18 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     assert "what that cost" in out
 
 
-def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config, tmp_path):
+def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         address = [each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)]
         files = ["--config", config("llm", "max_size = 20", *address), "--config", config("noop")]
         document = foldlog("compare", "c1", *files, "--json").document
-        ran = foldlog("compare", "c1", *files, "--html", "compared.html")
+        ran = foldlog("compare", "c1", *files)
     assert [(row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]] == [
         (False, 0),
         (True, None),
         (False, 0),
     ]
-    for text in ("\n".join(document["verdict"]), ran.out, (tmp_path / "compared.html").read_text()):
+    for text in ("\n".join(document["verdict"]), ran.out):
         assert "the price of its own model is unknown." in text
         assert text.count("its own model costs nothing.") == 2
     (line,) = (line for line in ran.out.splitlines() if line.startswith("what that cost"))
@@ -228,13 +228,13 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
     with OpenAIServer(Failure(401, "no such key")) as server:
         url = server.url if how == "refused" else "http://127.0.0.1:9/v1"
         good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
-        arguments = ["--config", good, "--config", file, "--html", "views.html"]
+        arguments = ["--config", good, "--config", file, "--curve", "views.svg"]
         for options in ([], ["--json"]):
             ran = foldlog("compare", "c1", *arguments, *options)
             assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
             assert "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer" in ran.err
         assert len(server.requests) == (2 if how == "refused" else 0)
-    assert not (tmp_path / "views.html").exists()
+    assert not (tmp_path / "views.svg").exists()
 
 
 def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
@@ -332,19 +332,3 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
         whole = [line for line in table.splitlines() if not line.startswith("condenser ")]  # a long name is cut
         assert "…" not in "".join(whole)
         assert ("a wider terminal, or --json, also shows: " + gone in " ".join(table.split())) is bool(gone)
-
-
-def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):
-    hostile = "<script>alert(1)</script>&\"'"
-    with open_store("sqlite:///foldlog.db") as store:
-        events = [Message(source=("user", "agent")[n % 2], content=hostile) for n in range(8)]
-        store.append(hostile, events, expected_version=0)
-    assert foldlog("compare", hostile, "--html", "page.html").status == 0
-    page = (tmp_path / "page.html").read_text()
-    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o600
-    assert "<script" not in page
-    assert "http" not in page.replace("http-equiv", "")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#x27;: condensers compared" in page
-    for words in ("default", "noop", "events lost", "<polyline", "its own model costs nothing"):
-        assert words in page
-    assert foldlog("compare", "c1", "--html", "no/such/folder/page.html").status == 2

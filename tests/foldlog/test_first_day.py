@@ -108,7 +108,7 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
 
 def test_a_folder_in_the_place_of_a_file_is_named_as_such(foldlog, five_messages):
     foldlog("import", five_messages)
-    for typed in ("compare five --html .", "report five -o .", "export five -o .", "export --to ."):
+    for typed in ("compare five --curve .", "report five -o .", "export five -o .", "export --to ."):
         ran = foldlog(*typed.split())
         assert (ran.status, "is a folder" in ran.err, ".part" in ran.err) == (2, True, False)
 

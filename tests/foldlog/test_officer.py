@@ -623,7 +623,7 @@ def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
     assert (ran.status, {one["problem"] for one in ran.document["stay"]}) == (1, stay)
 
 
-FILES_OF_M = {"comparison": "c.html", "export": "e.jsonl", "report": "r.html"}
+FILES_OF_M = {"export": "e.jsonl", "report": "r.html"}
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -633,7 +633,7 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
     mail(foldlog)
     with api.open("foldlog.db") as histories:
         histories["other"].append(said("hello"))
-    wrote = ["export m -o e.jsonl", "export other -o other.jsonl", "report m -o r.html", "compare m --html c.html"]
+    wrote = ["export m -o e.jsonl", "export other -o other.jsonl", "report m -o r.html"]
     for made in ("store backup b.db", "export --to audit.db", *wrote, "store restore b.db --yes"):
         assert foldlog(*made.split()).status == 0
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
@@ -658,7 +658,7 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
         assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
     assert foldlog("export", "--to", "audit.db").status == 0
     Path("r.html").rename("moved.html")
-    for path in map(Path, ("b.db", "e.jsonl", "c.html", *tmp_path.glob("foldlog.db.replaced-*"))):
+    for path in map(Path, ("b.db", "e.jsonl", *tmp_path.glob("foldlog.db.replaced-*"))):
         path.unlink()
     moved = [f"not in its place any more, {name}" for name in sorted({*holders, f"backup {tmp_path}/b.db"})]
     for named in (moved, []):

@@ -13,10 +13,10 @@ import pytest
 from foldlog._whole_file import whole_file
 from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_store
 
-EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --html", "export --to", "store backup")
+EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --curve", "export --to", "store backup")
 REPLACING = (EXPORT, "report c -o", PAGE)
 COMMANDS = {
-    **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", PAGE: "page.html"},
+    **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", PAGE: "page.svg"},
     "store copy sqlite:///foldlog.db": "sqlite:///other.db",
 }
 

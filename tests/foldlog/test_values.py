@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-import pytest
-
 from foldlog._matching import events_with, text_or_pattern
 from foldlog._page.texts import text_document
 from foldlog._reports.needed import event_terms
@@ -43,11 +41,6 @@ def test_a_copy_has_the_other_texts_and_the_value_stays():
     assert next(iter(replaced(VALUE, instead, names=True))) == "A"
     assert texts_in(VALUE) == ["x", "text", "y", "two words"]
     assert replaced("x", instead) == "X"
-    assert replaced(nested("x", 3), instead, levels=3) == nested("X", 3)
-    with pytest.raises(ValueError, match="deeper"):
-        replaced(nested("x", 4), instead, levels=3)
-    with pytest.raises(ValueError, match="inf"):
-        replaced({"a": [float("-inf")]}, instead, levels=3)
 
 
 def test_no_depth_is_too_deep():

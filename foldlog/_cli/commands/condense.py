@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
 from foldlog._archive.redacting import source_files
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, counted_words, counter_beside, load_condenser_for, named_model
-from foldlog._cli.events import interval_words
+from foldlog._cli.agent_model import AgentModelName, counter_beside, load_condenser_for, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.printing.condensation import Made, Sizes, show_condensation, spending_of
 from foldlog._cli.stores import open_existing, whole
-from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
+from foldlog._documents import CondensedDocument, SizesDocument, SummaryDocument
 from foldlog._history.histories import Histories
-from foldlog._words.gist import cost_words, count, events_and_summaries
-from foldlog._words.reasons import because, requests_before
+from foldlog._words.reasons import requests_before
 from foldlog.condensers import (
     LLM,
     Condensation,
     NoCondensationAvailable,
     Report,
-    Usage,
-    model_of,
-    on_a_model,
     reports_of,
 )
 from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
-from foldlog.eventstore.inside import install_command
-from foldlog.projections import View, normalize
+from foldlog.eventstore import CondensationRequest
 
 _REASON = "foldlog condense"
 
@@ -85,41 +79,20 @@ def run(
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
         terminal.note(f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,} tokens")
     document = _document(conversation, dry_run, made, tokens, counter)
-    return terminal.answer(document, lambda: _show(conversation, dry_run, made, tokens, counter))
+    return terminal.answer(document, lambda: show_condensation(conversation, dry_run, made, tokens, counter))
 
 
-_Tokens = tuple[int | None, int | None]
-"""The tokens of the Views before and after a condensation; None if no model can count them."""
-
-
-class _Made(NamedTuple):
-    """A condensation, the Views around it, and the requests that it fulfils."""
-
-    action: CondensationAction
-    before: View
-    after: View
-    requests: Sequence[CondensationRequest]
-
-    @property
-    def summary(self) -> tuple[int, CondensationSummary] | None:
-        """The summary in the View after it, and its index there."""
-        for index, event in enumerate(self.after):
-            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
-                return index, event
-        return None
-
-
-def _condense(histories: Histories, conversation: str) -> _Made | None:
+def _condense(histories: Histories, conversation: str) -> Made | None:
     """Request a condensation and take a step; None if the condenser did not fulfil the request."""
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None
     action, views = result.action, histories.views
     before, after = views.at(conversation, action.id), views.at(conversation, action.id + 1)
-    return _Made(action, before, after, requests_before(histories.store, conversation, action.id))
+    return Made(action, before, after, requests_before(histories.store, conversation, action.id))
 
 
-def _preview(histories: Histories, conversation: str) -> _Made | None:
+def _preview(histories: Histories, conversation: str) -> Made | None:
     """Do what ``_condense`` does, in memory and without appending."""
     histories._handler.check_handles_requests()
     view = histories.views.current(conversation)
@@ -130,7 +103,7 @@ def _preview(histories: Histories, conversation: str) -> _Made | None:
         return None
     action = replace(result.action, id=before.version)
     requests = (*requests_before(histories.store, conversation, view.version), request)
-    return _Made(action, before, before.then((action,)), requests)
+    return Made(action, before, before.then((action,)), requests)
 
 
 def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> None:
@@ -141,25 +114,13 @@ def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[
                 dry_run=dry_run,
                 outcome="declined",
                 problem=problem,
-                model=_spending(reports),
+                model=spending_of(reports),
             )
         )
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
 
 
-def _spending(reports: Sequence[Report]) -> SpendingDocument:
-    asked, used = on_a_model(reports), Usage.of(reports)
-    return SpendingDocument(
-        models=tuple(dict.fromkeys(map(model_of, asked))),
-        calls=used.attempts,
-        failed=sum("failure" in report for report in asked),
-        tokens=used.usage["total_tokens"],
-        cost=used.cost,
-        latency_s=used.latency_s,
-    )
-
-
-def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> CondensedDocument:
+def _document(conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None) -> CondensedDocument:
     action, found, (before, after) = made.action, made.summary, tokens
     counted = None
     if counter is not None and before is not None and after is not None:
@@ -176,47 +137,6 @@ def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, co
         summary=None if found is None else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content),
         events=SizesDocument(before=len(made.before), after=len(made.after)),
         tokens=counted,
-        model=_spending(reports_of(action)),
+        model=spending_of(reports_of(action)),
         metadata=action.metadata,
     )
-
-
-def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
-    if counter is None:
-        return f"not counted; for that: {install_command('llm')}"
-    return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
-
-
-def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> None:
-    action, before, after, requests = made
-    condenser = action.metadata.get("condenser", "one without a name")
-    name = terminal.typed_id(conversation)
-    still = {event.id for event in after}
-    gone = [event.id for event in before if event.id not in still]
-    events = [(event, event) for event in gone if event >= 0]
-    forgot = events_and_summaries(len(events), len(gone) - len(events)) or "nothing"
-    ids = f" ({interval_words(normalize(events))})" if events else ""
-    rows = [
-        ("why", because(action, requests)),
-        ("forgot", f"{forgot}{ids}"),
-        ("View", f"{count(len(before), 'event')} → {len(after):,}"),
-        ("tokens", _tokens(tokens, counter)),
-        ("cost", _cost(_spending(reports_of(action)))),
-    ]
-    found = made.summary
-    instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
-    rows.append(("instead", instead))
-    head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
-    terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
-    terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
-    if found is not None:
-        terminal.print_summary(found[1].content, 11)
-
-
-def _cost(spent: SpendingDocument) -> str:
-    if not spent.calls:
-        return "nothing: no model was asked"
-    price = "price unknown" if spent.cost is None else cost_words(spent.cost)
-    asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
-    failed = f", {spent.failed} unusable" if spent.failed else ""
-    return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"

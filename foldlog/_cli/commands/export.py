@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 from msgspec import UNSET
 
-from foldlog._archive.stored import SourceBytes, source_bytes
+from foldlog._archive.stored import source_bytes
 from foldlog._cli import terminal
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, SomeConversations, new_file, output_option
 from foldlog._cli.outcome import Refused
+from foldlog._cli.record_files import left_out, readable, write_records, write_source
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
-from foldlog._formats.export_notes import ExportNotes
-from foldlog._formats.registry import format_named
 from foldlog._history.histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._words.safe_text import json_text
-from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat
 
 
@@ -93,15 +90,15 @@ def _export(conversation: str, format: str | None, db: str, *, view: bool, outpu
         source = None if view or is_listed else source_bytes(store, conversation, format)
         records: Iterator[Any] = iter(())
         if source is not None:
-            chosen, write = source.format, partial(_write_source, source)
-            notes += _left_out(source)
+            chosen, write = source.format, partial(write_source, source)
+            notes += left_out(source)
         else:
             chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
             try:
                 records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
             except UnknownFormat as error:
                 raise Refused(str(error)) from error
-            write = partial(_write_records, records, chosen)
+            write = partial(write_records, records, chosen)
         if output is not None:
             with noted(store, "export", output, conversation), whole_file(output) as file:
                 number = write(file)
@@ -111,7 +108,7 @@ def _export(conversation: str, format: str | None, db: str, *, view: bool, outpu
             told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
             terminal.answer(document, told)
         elif is_listed:
-            read = streamed(_readable(records, findings))
+            read = streamed(readable(records, findings))
             terminal.emit_list(
                 RecordsDocument(conversation=conversation, format=chosen, records=read),
                 lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET},
@@ -124,52 +121,3 @@ def _export(conversation: str, format: str | None, db: str, *, view: bool, outpu
         terminal.warn(finding)
     for note in notes:
         terminal.note(note)
-
-
-def _write_source(source: SourceBytes, file: BinaryIO) -> int:
-    """Write a source as it came, on a terminal without what would control it. Return the number of its records."""
-    for data in source.bytes:
-        file.write(terminal.printable(data.decode("utf-8", "replace")).encode() if file.isatty() else data)
-    return source.records
-
-
-def _left_out(source: SourceBytes) -> Iterator[str]:
-    """Yield what the bytes of a source do not have."""
-    counted = ExportNotes(format_named(source.format))
-    for event in source.appended:
-        counted.leave_out(event)
-    _, appended = counted.end()
-    if appended:
-        yield f"left out: {appended}, appended since the import; 'export --format {ANY_HISTORY}' writes all"
-    if source.redacted:
-        yield f"left out: the content of {count(source.redacted, 'redacted record')}"
-
-
-def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
-    """Yield the records up to the first that cannot be read or written: that one is a finding."""
-    try:
-        yield from records
-    except (EventStoreError, ValueError) as error:
-        findings.append(str(error))
-
-
-def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
-    """Write a line for each record, or the document of the format, and return their number. Of lines those before a
-    record that cannot be read are written too.
-    """
-    document = format_named(format).document
-    if document is not None:
-        held = list(records)
-        content = document(held)
-        text = content if isinstance(content, str) else _line(content)
-        file.write((terminal.printable(text) if file.isatty() else text).encode())
-        return len(held)
-    number = 0
-    for record in records:
-        file.write(_line(record).encode())
-        number += 1
-    return number
-
-
-def _line(record: Any) -> str:
-    return f"{json_text(record, exact=True)}\n"

@@ -1,0 +1,133 @@
+"""The comparison of condensers, as people read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import counted_words
+from foldlog._cli.tables import Column, print_rows
+from foldlog._documents import ComparisonDocument, CurvePointDocument, StrategyFiguresDocument
+from foldlog._words.dropped import dropped_words
+from foldlog._words.gist import cost_words, count
+from foldlog.eventstore.inside import install_command
+
+if TYPE_CHECKING:
+    from foldlog.condensers import LLM
+
+
+def show_curve(path: Path, found: list[CurvePointDocument]) -> None:
+    heads = ("size", "tokens a prompt", "terms", "facts")
+    rows = [
+        [
+            point.strategy,
+            str(point.size or ""),
+            f"{point.tokens:,}",
+            f"{point.terms:.1f} %",
+            "–" if point.facts is None else f"{point.facts:.1f} %",
+        ]
+        for point in found
+    ]
+    terminal.say()
+    print_rows((Column("strategy"), *(Column(head, "right") for head in heads)), rows)
+    terminal.say(f"Recall at retained tokens: {path}")
+
+
+RECORDED = "as recorded"
+
+_MISSING_SHOWN = 3
+
+_COSTS = {"cost", "condenser_cost"}
+
+_FIGURES = (
+    ("condenser", "condenser", "{}"),
+    ("  condenses above, events", "events_max", "{:,}"),
+    ("  condenses above, tokens", "tokens_max", "{:,}"),
+    ("needed again and shown", "needed_shown", "{:.1f} %"),
+    ("  shown, or its event's id is", "needed_named", "{:.1f} %"),
+    ("  shown beside a word of its line", "facts_shown", "{:.1f} %"),
+    ("condensations", "condensations", "{:,}"),
+    ("  for 100 calls", "condensations_per_100_calls", "{:.1f}"),
+    ("of them asked for and impossible", "declined", "{:,}"),
+    ("largest View, events", "view_events_peak", "{:,}"),
+    ("last View, events", "view_events_last", "{:,}"),
+    ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
+    ("largest prompt, tokens", "tokens_peak", "{:,}"),
+    ("cost of these prompts and of its model", "cost", cost_words),
+    ("sent in total, tokens", "tokens_sent", "{:,}"),
+    ("  repeated from the prompt before", "tokens_repeated", "{:,}"),
+    ("  new", "tokens_new", "{:,}"),
+    ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
+    ("what that cost", "condenser_cost", cost_words),
+    ("unusable replies", "condenser_failures", "{:,}"),
+    ("events in a summary", "events_summarized", "{:,}"),
+    ("events masked at a call", "events_masked", "{:,}"),
+    ("events lost", "events_lost", "{:,}"),
+    ("  of them said by the user", "user_messages_lost", "{:,}"),
+)
+"""Rows of the table: heading, key of ``comparison``, form. Of ids their number is shown."""
+
+_ALWAYS = {
+    "cost",
+    "condensations",
+    "view_events_peak",
+    "view_events_last",
+    "tokens_sent",
+    "events_summarized",
+    "events_lost",
+}
+"""Rows that are shown even if no strategy has a value."""
+
+
+def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LLM | None) -> None:
+    name, rows = terminal.typed_id(document.conversation), document.strategies
+    calls = count(rows[0].turns, "call")
+    terminal.say((f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold"), wraps=True)
+    for line in document.verdict:
+        terminal.say(line, wraps=True)
+    terminal.say()
+    names = (row.strategy for row in rows)
+    columns = (Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names))
+    print_rows((Column(""), *columns), figure_rows(rows, counter)[1:])
+    for row in rows:
+        if row.missing:
+            terminal.say(f"{row.strategy} did not show {_missing(row)}", wraps=True)
+    for found in document.dropped:
+        terminal.say(f"{RECORDED}, {dropped_words(found)}", wraps=True)
+    if counter is None:
+        terminal.say(f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True)
+        return
+    terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
+    if model is None:
+        terminal.say("Limits of condensers are estimated, as for an agent without agent_llm.", wraps=True)
+    else:
+        counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
+        terminal.say(f"An agent counts its limits so only with {counted_so}.", wraps=True)
+
+
+def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
+    """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``counter``
+    tokens are estimated.
+    """
+    table = [["", *(row.strategy for row in rows)]]
+    for heading, key, form in _FIGURES:
+        missing, values = "unknown" if key in _COSTS else "–", [getattr(row, key) for row in rows]
+        values = [len(value) if isinstance(value, tuple) else value for value in values]
+        words = form if callable(form) else form.format
+        about = "≈ " if counter is None and (key.startswith("tokens_") or key == "cost") else ""
+        if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
+            table.append([heading, *(missing if value is None else about + words(value) for value in values)])
+    return table
+
+
+def _missing(row: StrategyFiguresDocument) -> str:
+    """Return the terms that were missing most often, each with the last event that used it and the one that had it."""
+    often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
+    last = {each.term: each for each in row.missing}
+    return "; ".join(
+        f"{term} ({count(times, 'time')}; event {last[term].used} used it, {last[term].occurred[0]} has it)"
+        for term, times in often
+    )

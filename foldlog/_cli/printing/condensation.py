@@ -1,0 +1,97 @@
+"""A condensation, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import counted_words
+from foldlog._cli.events import interval_words
+from foldlog._documents import SpendingDocument
+from foldlog._words.gist import cost_words, count, events_and_summaries
+from foldlog._words.reasons import because
+from foldlog.condensers import (
+    LLM,
+    Report,
+    Usage,
+    model_of,
+    on_a_model,
+    reports_of,
+)
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
+from foldlog.eventstore.inside import install_command
+from foldlog.projections import View, normalize
+
+Sizes = tuple[int | None, int | None]
+"""The tokens of the Views before and after a condensation; None if no model can count them."""
+
+
+class Made(NamedTuple):
+    """A condensation, the Views around it, and the requests that it fulfils."""
+
+    action: CondensationAction
+    before: View
+    after: View
+    requests: Sequence[CondensationRequest]
+
+    @property
+    def summary(self) -> tuple[int, CondensationSummary] | None:
+        """The summary in the View after it, and its index there."""
+        for index, event in enumerate(self.after):
+            if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
+                return index, event
+        return None
+
+
+def spending_of(reports: Sequence[Report]) -> SpendingDocument:
+    asked, used = on_a_model(reports), Usage.of(reports)
+    return SpendingDocument(
+        models=tuple(dict.fromkeys(map(model_of, asked))),
+        calls=used.attempts,
+        failed=sum("failure" in report for report in asked),
+        tokens=used.usage["total_tokens"],
+        cost=used.cost,
+        latency_s=used.latency_s,
+    )
+
+
+def _tokens(tokens: Sizes, counter: LLM | None) -> str:
+    if counter is None:
+        return f"not counted; for that: {install_command('llm')}"
+    return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
+
+
+def show_condensation(conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None) -> None:
+    action, before, after, requests = made
+    condenser = action.metadata.get("condenser", "one without a name")
+    name = terminal.typed_id(conversation)
+    still = {event.id for event in after}
+    gone = [event.id for event in before if event.id not in still]
+    events = [(event, event) for event in gone if event >= 0]
+    forgot = events_and_summaries(len(events), len(gone) - len(events)) or "nothing"
+    ids = f" ({interval_words(normalize(events))})" if events else ""
+    rows = [
+        ("why", because(action, requests)),
+        ("forgot", f"{forgot}{ids}"),
+        ("View", f"{count(len(before), 'event')} → {len(after):,}"),
+        ("tokens", _tokens(tokens, counter)),
+        ("cost", _cost(spending_of(reports_of(action)))),
+    ]
+    found = made.summary
+    instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
+    rows.append(("instead", instead))
+    head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
+    terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
+    terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
+    if found is not None:
+        terminal.print_summary(found[1].content, 11)
+
+
+def _cost(spent: SpendingDocument) -> str:
+    if not spent.calls:
+        return "nothing: no model was asked"
+    price = "price unknown" if spent.cost is None else cost_words(spent.cost)
+    asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
+    failed = f", {spent.failed} unusable" if spent.failed else ""
+    return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"

@@ -1,0 +1,97 @@
+"""What the demo shows."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from importlib.util import find_spec
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.tables import Column, print_rows
+from foldlog._history.histories import Histories
+from foldlog._kinds import label
+from foldlog._reports.replays import replay
+from foldlog._words.gist import gist
+from foldlog._words.reasons import because, requests_before
+from foldlog.condensers import ESTIMATE, NoOpCondenser
+from foldlog.eventstore import Observation
+from foldlog.eventstore.inside import is_structural, without_password
+
+IMPORTED = "tidewatch"
+
+
+LIVE = "tidewatch-live"
+"""The name of the same work, condensed by foldlog while it is appended."""
+
+
+def _rounded(estimate: int) -> str:
+    """Return an estimated number with as many digits as it is worth."""
+    return f"{float(f'{estimate:.2g}'):,.0f}"
+
+
+def show_demo(db: str, histories: Histories, *, added: bool) -> None:
+    history, store = histories[LIVE], histories.store
+    view, events, imported = history.view(), list(history.events()), list(store.events(IMPORTED))
+    condensations = [(one, because(one, requests_before(store, LIVE, one.id))) for one in view.condensations]
+    replaced = sum(map(is_structural, imported))  # imported condensations and requests are not recorded again
+    what, where = "imported into" if added else "already in", without_password(db)
+    terminal.print_heading("A history")
+    terminal.say(
+        f"{len(imported):,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
+        f"feature after another. Below, foldlog records the same work again as {LIVE} and condenses every View of more "
+        f"than 80 events. This log has {len(events):,} events: {len(condensations)} condensations of foldlog take the "
+        f"place of {replaced} imported condensations and requests.",
+        wraps=True,
+    )
+    lifetimes = history.lifetimes()
+    logged = sum(one.tokens for one in lifetimes.events)
+    with_it, without = (replay(events, condenser, ESTIMATE) for condenser in (None, NoOpCondenser()))
+    terminal.print_heading("Before and after")
+    print_rows(
+        (Column(""), Column("events", "right"), Column("≈ tokens", "right")),
+        [
+            ("the log, where nothing is lost", f"{len(events):,}", _rounded(logged)),
+            ("the View: what the model is shown now", f"{len(view):,}", _rounded(lifetimes.sizes[-1])),
+            *(
+                (f"sent in {len(each.turns):,} calls {how}", "", _rounded(each.tokens_sent or 0))
+                for how, each in (("without condensing", without), ("with it", with_it))
+            ),
+        ],
+    )
+    terminal.print_heading("What was forgotten, and why")
+    for action, why in condensations:
+        forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
+        terminal.say(f"  {action.id:>4}  forgot {forgotten} events: {why}", wraps=True)
+    first, last = condensations[0][0].forgotten.intervals[-1]
+    answer = history.why(next(event.id for event in events[first : last + 1] if isinstance(event, Observation)))
+    terminal.say()
+    terminal.say((f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan"), wraps=True)
+    terminal.say(f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}", wraps=True)
+    if answer.summary is not None:
+        told = " ".join(answer.summary.content.split())
+        terminal.say((f"In its place: {told[:160]}…", "magenta"), wraps=True)
+    terminal.print_heading("Try next")
+    commands = (
+        (("list",), "all conversations"),
+        (("view", LIVE), "what the model is shown now"),
+        (("view", LIVE, "--at", str(condensations[-1][0].id)), "what it was shown before"),
+        (("why", LIVE, str(answer.event.id)), "what became of one event"),
+        (("search", "flaky test"), "who mentioned it"),
+        (("compare", IMPORTED), "what a condenser would save"),
+        (("stats", LIVE), "figures"),
+        *([(("serve",), "the page: open the link that it prints")] if find_spec("starlette") else []),
+    )
+    # the command as the shell that this was started from finds it
+    program = "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
+    typed = [f"{program}{command(*words).removeprefix('foldlog')}" for words, _ in commands]
+    room = max(map(len, typed))
+    narrow = terminal.has_edge() and terminal.columns() < 2 + room + 2 + max(len(what) for _, what in commands)
+    for shown, (_, what) in zip(typed, commands, strict=True):
+        if narrow:
+            terminal.say(f"  {shown}")
+            terminal.say(f"      {what}")
+        else:
+            terminal.say(f"  {shown:<{room}}  {what}")

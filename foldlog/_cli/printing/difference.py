@@ -1,0 +1,38 @@
+"""What changed between two Views of a conversation, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from foldlog._cli import terminal
+from foldlog._cli.events import event_line
+from foldlog._documents import DroppedDocument
+from foldlog._words.dropped import dropped_words
+from foldlog._words.gist import count
+from foldlog._words.reasons import because
+from foldlog.eventstore import CondensationRequest
+from foldlog.projections import Difference
+
+
+def show_difference(
+    conversation: str,
+    difference: Difference,
+    requests: Mapping[int, Sequence[CondensationRequest]],
+    dropped: Sequence[DroppedDocument],
+) -> None:
+    name = terminal.typed_id(conversation)
+    entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
+    versions = f"from version {difference.before:,} to {difference.after:,}"
+    terminal.say((f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True)
+    lines = terminal.PrintedLines()
+    for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
+        for event in events:
+            lines.write((f"{sign}{event_line(event, lines.width)}", colour))
+    for one in difference.summarized:
+        gone = count(len(one.events), "event")
+        why = because(one.condensation, requests.get(one.condensation.id, ()))
+        said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
+        terminal.say((said, "dim"), wraps=True)
+        terminal.print_summary(one.summary.content, 8)
+    for found in dropped:
+        terminal.say((dropped_words(found), "dim"), wraps=True)

@@ -1,0 +1,89 @@
+"""Why an event is shown or not, as people read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from foldlog._cli import terminal
+from foldlog._cli.events import event_spans
+from foldlog._cli.hints import command, completed
+from foldlog._documents import (
+    SummaryLineDocument,
+    WhyDocument,
+)
+from foldlog._words.dropped import needed_words
+from foldlog._words.gist import count, gist
+from foldlog._words.reasons import because
+from foldlog._words.texts import text_of
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary
+from foldlog.projections import Why
+
+_SUMMARY_LINES = 12
+_EVENT_LENGTH = 200
+_BEFORE = 30
+"""Characters that are shown before the words that were found."""
+_LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
+"""A line of a digest, and the id of its event."""
+
+
+def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
+    """Yield the lines of a digest with their events: all lines of an explained summary; for any other event, the lines
+    about it in the summary that stands in for it.
+    """
+    event = answer.event
+    text = event.content if isinstance(event, CondensationSummary) else getattr(answer.stands_in, "content", "")
+    for line, event_id in _LINE.findall(text):
+        if event.id < 0 or int(event_id) == event.id:
+            yield SummaryLineDocument(int(event_id), line)
+
+
+def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
+    """Return the answer in words; a condensation's reason in the words of every command."""
+    if not isinstance(answer.by, CondensationAction):
+        return answer.reason
+    why = because(answer.by, requests)
+    return f"{answer.reason}, {why}" if why else answer.reason
+
+
+def show_why(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+    conversation, found = document.conversation, document.fact
+    words = "" if found is None else " ".join(found.words.casefold().split())
+    before = "" if document.compacting is None else "before this compaction: "
+    if before:
+        when = f"a compaction began at {document.compacting}"
+        terminal.say(f"{when}, and its program has not written it yet: what it dropped is missing here", wraps=True)
+    if found is not None:
+        terminal.say((f"{before}{terminal.printable(found.reason)}", "bold"), wraps=True)
+    colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
+    reason = completed(_reason(answer, requests))
+    terminal.say(before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
+    lines = terminal.PrintedLines()
+    shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
+    lines.write(*event_spans(answer.event), (shown, ""))
+    if words not in shown.casefold():  # the gist does not reach to the words, or they are in the model's thinking
+        text = " ".join(text_of(answer.event).split())
+        start = max(0, text.casefold().find(words) - _BEFORE)
+        around = text[start : start + _EVENT_LENGTH]
+        lines.write((f"        {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}", "dim"))
+    still = "" if answer.stands_in != answer.summary else ", which replaces it still"
+    _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
+    if answer.stands_in != answer.summary:
+        _show_summary("what replaces it now{}:", answer.stands_in, conversation)
+    for line in summary_lines(answer) if answer.stands_in else ():
+        terminal.say("what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True)
+    if document.dropped:
+        gone = f"{count(len(document.dropped), 'term')} of it stood nowhere in the View then"
+        needed = needed_words(document.dropped)
+        terminal.say((f"{gone}; the agent needed {needed}" if needed else gone, "dim"), wraps=True)
+
+
+def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
+    if summary is not None:
+        terminal.say((words.format(f" (summary {summary.id})"), "dim"), wraps=True)
+        lines = terminal.printable(summary.content).splitlines()
+        left = len(lines) - _SUMMARY_LINES
+        terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
+        if left > 1:
+            name = terminal.typed_id(conversation)
+            terminal.say((f"        ({left} more lines: {command('show', name, summary.id)})", "dim"))

@@ -1,0 +1,125 @@
+"""Replay a conversation under the condensers that a command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import load_condenser_for
+from foldlog._cli.outcome import Refused
+from foldlog._cli.printing.comparison import RECORDED
+from foldlog._documents import CurvePointDocument
+from foldlog.eventstore import CondensationAction, Event, Store
+from foldlog.projections import contains, intervals_kept
+
+if TYPE_CHECKING:
+    from foldlog._reports.replays import Replay
+    from foldlog.condensers import AgentModel, Condenser
+
+
+_PAGE = 500
+"""Events between two updates of the progress bar."""
+
+
+def condensers_of(configs: list[Path], model: AgentModel | None, limit: int | None) -> dict[str, Condenser]:
+    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it.
+    ``limit`` is that of the model which the log names.
+    """
+    from foldlog.condensers import NoOpCondenser, default_condenser
+
+    default = default_condenser()
+    named: dict[str, Condenser] = {"default": default}
+    _, tokens = default.limits(None)
+    if not configs and (limit or default.limits(model)[1]) != tokens:
+        named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
+    paths = list(dict.fromkeys(configs))
+    stems = ["default", *(path.stem for path in paths)]
+    named |= {
+        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, model) for path in paths
+    }
+    if not any(isinstance(condenser, NoOpCondenser) for condenser in named.values()):
+        named["noop"] = NoOpCondenser()
+    return named
+
+
+def replays_of(
+    store: Store,
+    conversation: str,
+    version: int,
+    condensers: Mapping[str, Condenser],
+    model: AgentModel | None,
+    counter: AgentModel | None,
+) -> tuple[dict[str, Replay], list[int]]:
+    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from foldlog._reports.overview import counted_in, is_request
+    from foldlog._reports.replays import Replaying
+    from foldlog.condensers import ESTIMATE
+
+    replaying = {name: Replaying(condenser, model, counter or ESTIMATE) for name, condenser in condensers.items()}
+    structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
+    counts_event = counted_in(structural, version)
+    if _has_condensations(structural, version):
+        replaying[RECORDED] = Replaying(None, model, counter or ESTIMATE)
+    asks: list[int] = []
+    for event in _standing_events(store, conversation, version, structural, "replaying"):
+        if is_request(event) and counts_event(event):
+            asks.append(event.id)
+        for name, replay in replaying.items():
+            with _named(name):
+                replay.take(event)
+    replays: dict[str, Replay] = {}
+    with terminal.working("counting"):
+        for name, replay in replaying.items():
+            with _named(name):
+                replays[name] = replay.result()
+    if RECORDED in replays and not replays[RECORDED].acted:
+        del replays[RECORDED]
+    return replays, asks
+
+
+def curve_of(store: Store, conversation: str, version: int, counter: AgentModel | None) -> list[CurvePointDocument]:
+    """Replay the history under all strategies and sizes of the plot, in one pass."""
+    from foldlog._reports.recall_curve import RECORDED, points, strategies
+    from foldlog._reports.replays import Replaying
+    from foldlog.condensers import ESTIMATE
+
+    replaying = {key: Replaying(condenser, None, counter or ESTIMATE) for key, condenser in strategies().items()}
+    structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
+    if not _has_condensations(structural, version):
+        del replaying[RECORDED, None]
+    for event in _standing_events(store, conversation, version, structural, "drawing"):
+        for replay in replaying.values():
+            replay.take(event)
+    return points({key: replay.result() for key, replay in replaying.items()})
+
+
+def _has_condensations(structural: Sequence[Event], version: int) -> bool:
+    kept = intervals_kept(structural, version)
+    return any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural)
+
+
+def _standing_events(
+    store: Store, conversation: str, version: int, structural: Sequence[Event], what: str
+) -> Iterator[Event]:
+    """Yield the events that no retraction took back, with a progress bar."""
+    kept = intervals_kept(structural, version)
+    with terminal.working(what, "events", version) as update:
+        for event in store.events(conversation, 0, version):
+            if contains(kept, event.id):
+                yield event
+            if event.id % _PAGE == 0:
+                update(completed=event.id)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Add the name of the condenser to an error of its model, which stops the comparison."""
+    from foldlog.condensers import ModelCallFailed
+
+    try:
+        yield
+    except ModelCallFailed as error:
+        raise Refused(f"{name} cannot be compared: {error}") from error
