@@ -942,6 +942,8 @@ class _OneSource:
         """
         if isinstance(skeleton, Skeleton):
             add = skeleton.add
+            if self.is_secret is None:
+                return add
             return lambda record, hashed: add(self._kept(record, hashed, skeleton), hashed)
         decoded = skeleton
 

@@ -21,6 +21,8 @@ from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 
 UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
+_SHOWN_MAX: Final = 300
+"""The characters of a title that lists show."""
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that is JSON, but of a shape that its program has not written so far."""
 
@@ -259,8 +261,8 @@ class Skeleton(ABC):
         """Take the first request of a user, and the first words of one, for the title."""
         if words and self.state.asked is None:
             asked, said = asked_in(words)
-            self.state.asked = asked or None
-            self.state.said = self.state.said or said
+            self.state.asked = asked[:_SHOWN_MAX] or None
+            self.state.said = self.state.said or said[:_SHOWN_MAX]
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
         """Take the first folder, and the last branch and model."""

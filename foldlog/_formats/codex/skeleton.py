@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from foldlog._formats.codex.lines import CONTEXT, FAILED, has_failed, texts_in
-from foldlog._formats.codex.usage import named_by_total
+from foldlog._formats.codex.usage import Totals
 from foldlog._formats.record import dict_or_empty, time_in
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.usage import UNNAMED, ModelCall, tokens_of
+from foldlog._formats.usage import UNNAMED, ModelCall
 from foldlog._usage import usage_of
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
@@ -63,6 +64,14 @@ class CodexSkeleton(Skeleton):
 
     record: ClassVar[type[Struct]] = _Line
     have_ids = False
+
+    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
+        super().__init__(state, hashes, left_out)
+        self._totals = msgspec.convert(self.state.extra.get("totals", {}), Totals)
+
+    def encoded(self) -> bytes:
+        self.state.extra["totals"] = msgspec.to_builtins(self._totals)
+        return super().encoded()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
         return (skeleton.payload or skeleton).id, skeleton.timestamp
@@ -137,10 +146,8 @@ class CodexSkeleton(Skeleton):
         seen = extra.get("seen", {})
         if type(last) is not dict or total == seen:
             return
-        tokens = tokens_of(total)
-        extra["falls"] = extra.get("falls", 0) + (tokens <= tokens_of(seen) and bool(seen))
         call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
-        self.replies.add(named_by_total(call, total, extra.get("ancestor"), extra["falls"]))
+        self.replies.add(self._totals.named(call, total, extra.get("ancestor")))
         extra["seen"] = total
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from foldlog._formats.record import within
 from foldlog._formats.told import id_of_source
 from foldlog._formats.usage import UNNAMED, ModelCall, at_total, call_told_by, inner, model_named, tokens_of
@@ -17,7 +19,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     was edited has the same totals again, and one that was forked
     from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
     """
-    model, seen, ancestor, falls = UNNAMED, inner(None), None, 0
+    model, seen, ancestor, totals = UNNAMED, inner(None), None, Totals()
     for event in events:
         if isinstance(event, SystemMessage):
             model = event.meta.get("model", model)
@@ -32,15 +34,21 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             call = call_told_by(event, model, usage_of(last))
-            falls += bool(seen) and tokens_of(total) <= tokens_of(seen)
-            yield named_by_total(call, total, ancestor, falls)
+            yield totals.named(call, total, ancestor)
             seen = total
 
 
-def named_by_total(call: ModelCall, total: Mapping[str, Any], ancestor: str | None, falls: int) -> ModelCall:
-    """Return a call of which the copies of its log have the same total. Totals rise, unless their count began again,
-    which it did ``falls`` times before.
+class Totals(Struct):
+    """Names calls by their totals, which copies of a log have too. Totals rise, unless their count began again: it has
+    fallen ``falls`` times, the last one is ``tokens``.
     """
-    if not ancestor:
-        return at_total(call, total)
-    return call._replace(reply=f"{ancestor} {tokens_of(total)} {falls}")
+
+    tokens: float = -1
+    falls: int = 0
+
+    def named(self, call: ModelCall, total: Mapping[str, Any], ancestor: str | None) -> ModelCall:
+        """Return the next call with an id of its reply."""
+        tokens = tokens_of(total)
+        self.falls += tokens <= self.tokens
+        self.tokens = tokens
+        return call._replace(reply=f"{ancestor} {tokens} {self.falls}") if ancestor else at_total(call, total)
