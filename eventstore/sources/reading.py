@@ -12,7 +12,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
-_BLOCKS: Final = 16
+_BLOCKS: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 
 

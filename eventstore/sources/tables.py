@@ -35,7 +35,7 @@ from foldlog.eventstore.sources.blocks import (
 )
 
 _DEFLATED: Final = 1
-_PAGE: Final = 16
+_PAGE: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 MADE: Final = 64
 """The number of records of which one row says what they became: a recorder writes it again with each of them."""

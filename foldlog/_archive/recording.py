@@ -1,6 +1,6 @@
 """Records that a runtime hands over one by one: stored with their events in one transaction.
 
-They come in small blocks, which are put together, eight at a time, and once there are 64 kB of them. The decoder of a
+They come in small blocks, which are put together, eight at a time, and once there are 128 kB of them. The decoder of a
 conversation is in memory; the first append of a process decodes the records that are there.
 """
 
@@ -269,8 +269,8 @@ class HistoryRecorder:
 
 
 def _to_join(small: list[Block], new: Block) -> list[Block]:
-    """Return the last small blocks that are to be one with a new block: all, where it has 64 kB then; else the short
-    ones at the end, eight of them. So a record is written three times, and 64 kB are read in some sixteen blocks.
+    """Return the last small blocks that are to be one with a new block: all, where it has 128 kB then; else the short
+    ones at the end, eight of them. So a record is written three times, and 128 kB are read in some sixteen blocks.
     """
     if sum(len(block.raw) for block in [*small, new]) >= SIZE:
         return small

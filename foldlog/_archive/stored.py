@@ -19,7 +19,7 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources
 
-_TOGETHER: Final = 16
+_TOGETHER: Final = 8
 """The number of blocks that are read together: those of a conversation that records are small."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
