@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from foldlog._archive.compacting import Compacting, compacting
 from foldlog._archive.importing import Failed, Import
+from foldlog._archive.redacting import source_files
 from foldlog._archive.refreshing import refreshed
 from foldlog._companions import ids_meant
 from foldlog._reports.places import in_folder, places
@@ -70,9 +71,11 @@ class Asking:
         if not session:
             raise self._unclear("this program does not say which session asks")
         home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
-        file = max(home.glob(f"projects/*/{session}.jsonl"), key=_written_at, default=None)
+        imported = map(Path, source_files(self._store, [session]).get(session, ()))
+        files = filter(Path.is_file, (*imported, *home.glob(f"projects/*/{session}.jsonl")))
+        file = max(files, key=_written_at, default=None)
         if file is None:
-            raise self._unclear(f"session {session} has written no transcript yet")
+            raise self._unclear(f"session {session} has no transcript yet")
         sessions = (path for path in file.parent.glob("*.jsonl") if not path.name.startswith("agent-"))
         if max(sessions, key=_written_at) != file:
             raise self._unclear(f"another session was written after {session}, and may be the one that asks")

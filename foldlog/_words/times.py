@@ -28,8 +28,8 @@ def moment_of(text: str) -> datetime:
             return datetime.now(UTC) - timedelta(seconds=int(span[1]) * _SECONDS[span[2]])
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError(f"{text!r} is not a time") from error
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text[:80]!r} is not a time; give 2026-03-01 or 7d") from error
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:

@@ -179,9 +179,18 @@ def test_the_session_of_claude_code_is_imported_before_it_is_asked_about(histori
     environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
     in_folder_of_claude(tmp_path, "a")
     tools = answers(histories, environ)
-    assert tools.why("yes").startswith(f"session e has written no transcript yet. {ASKING}")
+    assert tools.why("yes").startswith(f"session e has no transcript yet. {ASKING}")
     in_folder_of_claude(tmp_path, "e")
     assert tools.why("yes").startswith("conversation e at version 2: 'yes' is known")
+
+
+def test_a_session_whose_transcript_is_elsewhere_is_known_once_its_hook_told_where(histories, session):
+    tools = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1", "CLAUDE_CONFIG_DIR": "/nowhere"})
+    session.user("begin").reply("yes")
+    assert tools.why("yes").startswith("session s1 has no transcript yet.")
+    answer_hook(histories.store, session.hook("Stop"))
+    session.user("and yes again")
+    assert tools.why("again").startswith("conversation s1 at version 3: 'again' is known, by event 2")
 
 
 def test_the_session_that_was_cleared_is_not_asked_about(histories, tmp_path):
