@@ -17,9 +17,8 @@ from pathlib import Path
 
 import foldlog
 from benchmarks.frame import Question, Round, Scale
-from foldlog._reports.prices import Prices
-from foldlog._reports.stats import collect_stats
-from foldlog._reports.stored_figures import StoredFigures, document_of
+from foldlog._figures.prices import Prices
+from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
@@ -103,13 +102,13 @@ def _counted(folder: Path, count: int) -> str:
             histories[f"{number * 48_271 % 100_003:06}-{number}"].append(
                 [asked, Message(source="agent", content="done", meta=meta)]
             )
-        for _ in StoredFigures(histories.store).of(histories.store.iter_conversations()):
+        for _ in FiguresOfStore(histories.store).of(histories.store.iter_conversations()):
             pass
     return url
 
 
 def _last_active(store: Store) -> object:
-    rows = StoredFigures(store).of(store.iter_conversations())
+    rows = FiguresOfStore(store).of(store.iter_conversations())
     newest = nlargest(_SHOWN, rows, key=lambda row: row[1].overview.last_event_at or "")
     return [document_of(*row, Prices()) for row in newest]
 

@@ -26,7 +26,7 @@ from rich.table import Table
 import foldlog
 from benchmarks.pages import with_part
 from benchmarks.recall_picture import PICTURE, svg
-from foldlog._reports.prices import Price
+from foldlog._figures.prices import Price
 from foldlog.condensers import ESTIMATE, Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from foldlog.replays import Replay, replay

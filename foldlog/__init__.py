@@ -49,8 +49,9 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
     _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in texts
-    _reports/ _search.py              figures, audits and search; _derived.py: the rule for what follows a store;
-                                     _follower.py: in a thread; _whole_file.py
+    _figures/ _kept.py               figures in the store, lists and totals of them; values kept beside conversations
+    _reports/ _search.py             comparisons, audits and search; _derived.py: the rule for what follows a store;
+                                     _follower.py: in a thread; _whole_file.py; _unreadable.py: read around damage
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         formats as formats,
         projections as projections,
     )
+    from foldlog._figures.stats import Stats as Stats
     from foldlog._history.facts import Fact as Fact
     from foldlog._history.histories import ChosenCondenser as ChosenCondenser, Histories as Histories, open as open
     from foldlog._history.history import ExpectedVersion as ExpectedVersion, History as History
@@ -85,7 +87,6 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from foldlog._reports.dropped import Dropped as Dropped
-    from foldlog._reports.stats import Stats as Stats
     from foldlog._search import Hit as Hit
     from foldlog.condensers import (
         LLM as LLM,
@@ -176,7 +177,7 @@ _NAMES = {
     "foldlog._search": "Hit",
     "foldlog._reports.dropped": "Dropped",
     "foldlog._history.facts": "Fact",
-    "foldlog._reports.stats": "Stats",
+    "foldlog._figures.stats": "Stats",
     "foldlog._history.recall": "RecallTool",
     "foldlog._history.lease": "Lease LeaseTaken",
     "foldlog._history.runtimes": "effect",

@@ -45,8 +45,11 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     are not counted yet, a short list the figures of the View and of calls. ``events`` are those that figures count,
     without those that an import took back. A figure that is not known is null. A fork's are of what it did itself.
 
-    ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
-    event does not say. ``errors`` is None where its source marks none. ``tokens`` are those of the View;
+    ``last_recorded_at`` is when its last event was recorded, ``first_event_at`` and ``last_event_at`` when the first
+    and the last one happened, None where an imported event does not say. ``state`` is what it ends with: ``error`` or
+    ``result`` of a call, ``open_call`` without one, ``answer`` of the agent, ``request`` of a user. ``first_error`` is
+    the beginning of its text, ``context`` the tokens of the prompts of the agent's calls, of many the highest of
+    several each. ``errors`` is None where its source marks none. ``tokens`` are those of the View;
     ``last_prompt_tokens`` those of the prompt of the last call; ``longest_wait_s`` is the longest time from one event
     to the next that a model or a tool made.
     """
@@ -75,6 +78,10 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     last_prompt_tokens: int | UnsetType | None = UNSET
     longest_wait_s: float | UnsetType | None = UNSET
     tokens_saved: int | UnsetType | None = UNSET
+    state: str | UnsetType | None = UNSET
+    first_error: str | UnsetType | None = UNSET
+    first_event_at: str | UnsetType | None = UNSET
+    context: tuple[int, ...] | UnsetType = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
 
     @classmethod
@@ -138,8 +145,6 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     events: int
     bytes: int | None
     view_tokens: int
-    tokens_are: str
-    counted_as: str | None
     reasons: tuple[ReasonDocument, ...]
     spent: SpentDocument
     without_usage: int

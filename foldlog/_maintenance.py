@@ -28,7 +28,7 @@ from foldlog._copies import (
     stores_in,
     told,
 )
-from foldlog._reports.unreadable import sound
+from foldlog._unreadable import sound
 from foldlog._whole_file import whole_file
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
@@ -483,7 +483,7 @@ def _copies_beside(
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
     """Yield the events from ``start`` on that can be read. The others are named in ``unread``."""
-    from foldlog._reports.unreadable import sound
+    from foldlog._unreadable import sound
 
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 

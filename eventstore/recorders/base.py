@@ -225,10 +225,10 @@ class Reader(ABC):
         found = self._ask("recall", key, start) if exactly else self._ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in found]
 
-    # -- sources of imports: see ``foldlog.eventstore.sources.tables`` ------------------------------------------------
+    # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures ---------------------------------------
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Ask about sources, blocks and places by the name of a statement."""
+        """Ask about sources, blocks, places and figures by the name of a statement."""
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
@@ -426,6 +426,7 @@ class Transaction(Reader):
         self.forget()
         if not first:
             self._leave_bytes(key)
+            self.forget_figures(key)
         self._write("leave_listed", key)
         self._write("list_again", key)
         self._write("set_key", salt, key_id, sealed_key, key)
@@ -454,6 +455,7 @@ class Transaction(Reader):
         them.
         """
         self.forget()
+        self.forget_figures(key)
         self._write("leave_parent", key)
         self._place_first(key, events)
 
@@ -461,6 +463,7 @@ class Transaction(Reader):
         """Replace ``meta`` and the body of rows: they have another form, or redacted content."""
         self.forget()
         self._leave_bytes(key)
+        self.forget_figures(key)
         for row in rows:
             self._write("replace_row", row.meta, row.body, key, row.id)
         self._write("detach", key, self._array([row.id for row in rows]))
@@ -487,6 +490,7 @@ class Transaction(Reader):
     def count_redactions(self, key: int, events: int) -> None:
         """Add this number of redacted events to the count of the conversation."""
         self.forget()
+        self.forget_figures(key)
         self._write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
@@ -503,6 +507,7 @@ class Transaction(Reader):
         """
         self.forget()
         self._leave_bytes(key)
+        self.forget_figures(key)
         for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
             self._write(statement, key)
         self._write("erase_conversation", erasure.erased_at, erasure.reason, erasure.events, erasure.head, key)
@@ -511,6 +516,12 @@ class Transaction(Reader):
         """Set how many records of the source have no events."""
         self.forget()
         self._write("set_pending", records, key)
+
+    def forget_figures(self, key: int) -> None:
+        """Delete the figures of a conversation: they may hold words that go, and are made again."""
+        tables = ("forget_figures", "forget_figure_calls", "forget_figure_replies", "forget_figure_counts")
+        for statement in tables:
+            self._write(statement, key)
 
     def forget(self) -> None:
         """Forget what earlier transactions left: it may be wrong now."""
@@ -523,7 +534,7 @@ class Transaction(Reader):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
-        """Write sources, blocks and places by the name of a statement."""
+        """Write sources, blocks, places and figures by the name of a statement."""
         self._write(statement, *parameters)
 
     def set_value(self, name: str, value: str) -> None:

@@ -57,8 +57,7 @@ class Source(NamedTuple):
     ``fingerprint``   refuses it when it is imported again after an erasure
     ``redacted``      the numbers of its own records of which only the skeleton stays
     ``about``         where it came from, and what is beside the records
-    ``line``          what a list shows while not all records are events
-    ``sums``          what ``line`` is made of, and counted on when the source grows
+    ``sums``          what figures are made of while not all records are events, and counted on when it grows
     """
 
     conversation: int
@@ -73,7 +72,6 @@ class Source(NamedTuple):
     fingerprint: bytes
     redacted: tuple[int, ...] = ()
     about: bytes = b""
-    line: bytes = b""
     sums: bytes = b""
 
 
@@ -132,18 +130,6 @@ class Sources:
         known of it is empty.
         """
         return [self._source(columns) for columns in self.reader.ask_sources("sources", after, limit)]
-
-    def pending_lines(self) -> dict[str, bytes]:
-        """Return the lines of the conversations that have records without events, by their ids; empty for one whose key
-        is not given.
-        """
-        found: dict[str, bytes] = {}
-        for name, key, encoding, line in self.reader.ask_sources("pending_lines"):
-            try:
-                found[as_text(name)] = self._unpacked(key, self._opened(key, encoding, b"line", 0, line))
-            except KeyUnavailable:
-                found[as_text(name)] = b""
-        return found
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the id of each conversation with a source, the format, and what is stored about the source, the oldest
@@ -317,7 +303,7 @@ class Sources:
          *texts) = columns  # fmt: skip
         numbers = array("I")
         numbers.frombytes(redacted)
-        names = (b"about", b"line", b"sums")
+        names = (b"about", b"sums")
         opened = [self._opened(key, encoding, name, 0, data) for name, data in zip(names, texts, strict=True)]
         return Source(
             key, root, parent, from_record, records, made, as_text(format), reader, head, fingerprint,
@@ -366,8 +352,8 @@ class SourcesToWrite(Sources):
     def put(self, source: Source) -> None:
         """Write a source, in the place of what is there."""
         key = source.conversation
-        texts = (source.about, source.line, source.sums)
-        names = (b"about", b"line", b"sums")
+        texts = (source.about, source.sums)
+        names = (b"about", b"sums")
         sealed = [self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)]
         redacted = array("I", source.redacted).tobytes()
         self.reader.write_sources(

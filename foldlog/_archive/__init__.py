@@ -8,7 +8,7 @@ refreshing.py  take what a file has since; compacting.py: a compaction that a pr
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export
 
-What figures show of a source is in ``foldlog._reports.source_figures``. How sources are stored is in
+What figures show of a source is in ``foldlog._figures.of_sources``. How sources are stored is in
 ``foldlog.eventstore.sources``; which formats there are, in ``foldlog._formats``.
 """
 

@@ -31,6 +31,8 @@ from foldlog._archive.reading import (
     reading_of,
     state_of,
 )
+from foldlog._figures.of_sources import count_block, figures_in
+from foldlog._figures.tables import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, SourceRefused, Unchanged
@@ -43,7 +45,6 @@ from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
-from foldlog._reports.source_figures import count_block, entitled, line_of
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ConversationErased,
@@ -756,8 +757,10 @@ class _OneSource:
             now = sources.of_key(source.conversation)
             if now is None or (now.records, now.redacted) != (source.records, source.redacted):
                 raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
-            line = line_of(skeleton, self.found.format, now.records, about(now))
-            sources.put(now._replace(line=line, sums=skeleton.encoded()))
+            sources.put(now._replace(sums=skeleton.encoded()))
+            found = self.database.find_key(transaction, now.conversation)
+            if found is not None:
+                self._put_figures(WriteTransaction(transaction, found, self.database), now, skeleton)
 
         self.database.recorder.transact(count_all)
         self.is_counted = True
@@ -886,17 +889,23 @@ class _OneSource:
             redacted=tuple(sorted({*source.redacted, *gone})),
             about=msgspec.json.encode(told),
         )
-        self.is_counted = reading.is_done or not source.line
+        self.is_counted = reading.is_done or not source.records
         if self.is_counted:  # of a long source at its beginning and its end, since it costs what is counted so far
-            line = line_of(skeleton, self.found.format, records, told)
-            grown = grown._replace(line=line, sums=skeleton.encoded())
+            grown = grown._replace(sums=skeleton.encoded())
         sources.put(grown)
         writing.set_pending(grown.records - grown.made)
+        if self.is_counted:
+            self._put_figures(writing, grown, skeleton)
         if reading.records == records:
             sources.put_place(self.place, self._seen(grown, reading))
             self.is_noted = reading.is_done
         writing.end()
         return grown
+
+    def _put_figures(self, writing: WriteTransaction, source: Source, skeleton: Skeleton | DecodedRecords) -> None:
+        """Write the figures of a source, of which all records are counted."""
+        figures = figures_in(skeleton, self.found.format, source.records, about(source))
+        put_figures(writing.transaction, writing.found, writing.data_key, self.database.settings.keys, figures)
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
         """Refuse records that were redacted in another history; those of this family came in as what stays of them."""
@@ -975,7 +984,8 @@ class _OneSource:
             if now is not None and reading.records == now.records:
                 told = {**about(now), "paths": self._paths(now), **self._words(sources, now, reading)}
                 if (encoded := msgspec.json.encode(told)) != now.about:
-                    sources.put(now._replace(about=encoded, line=entitled(now.line, told)))
+                    sources.put(now._replace(about=encoded))
+                    transaction.forget_figures(now.conversation)
 
         self.key = source.conversation
         self.database.recorder.transact(note)
@@ -995,16 +1005,16 @@ class _OneSource:
         now = source._replace(about=msgspec.json.encode(told))
         events = list[DocumentChanges]()
         version = self.store.conversation(name, pending=True).version
-        if source.made < source.records:
-            now = now._replace(line=line_of(self._skeleton(source), self.found.format, source.records, told))
-        elif (changes := change_of_documents(self.store, name, {IMPORTED: told["usage"]})) is not None:
-            events.append(changes)
+        if source.made == source.records:
+            changes = change_of_documents(self.store, name, {IMPORTED: told["usage"]})
+            events += [] if changes is None else [changes]
 
         def also(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
             if sources.of_key(source.conversation) != source:
                 raise VersionConflict(name, version, version)
             sources.put(now)
+            writing.transaction.forget_figures(now.conversation)
 
         self.store.extend(name, events, expected_version=version, also=also)
 

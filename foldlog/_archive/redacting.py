@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar
 
 from foldlog._archive.recording import source_of
+from foldlog._figures.of_sources import count_block
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
-from foldlog._reports.source_figures import count_block, line_of
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import GENESIS, Block, chained, each_hash, fingerprint_of
@@ -153,16 +153,16 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     """Count the sums of a source from its stored records: a title may have been among what went. The title that its
     program gave, and what a document holds between its records, may repeat these, so they go too.
     """
+    sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
-    told = about(source)
-    if not source.line:  # a runtime recorded it: it is counted from its events
+    if not source.sums or format.skeleton is None:  # it is counted from its events, or from its records
+        sources.put(source)
         return
-    skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
+    skeleton = format.skeleton()
     for block in sources.blocks(source):
         count_block(skeleton, block)
-    line = line_of(skeleton, format, source.records, told)
-    sources.put(source._replace(line=line, sums=skeleton.encoded()))
+    sources.put(source._replace(sums=skeleton.encoded()))
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from foldlog._cli.selection import Selection
+from foldlog._figures.overview import counted_in
 from foldlog._kinds import KINDS
-from foldlog._reports.overview import counted_in
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._reports.unreadable import sound
+from foldlog._unreadable import sound
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
 
 _POLL_S = 0.2

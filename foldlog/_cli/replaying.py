@@ -54,7 +54,7 @@ def replays_of(
     counter: AgentModel | None,
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from foldlog._reports.overview import counted_in, is_request
+    from foldlog._figures.overview import counted_in, is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 

@@ -6,7 +6,8 @@ conversion.py  records to events and back; record_events.py and record.py calls.
 messages.py    messages of providers to events, also for replies; blocks.py, told.py: contents, and what events tell
 skeleton.py    what lists, figures and titles need of a record; what stays of a redacted one; asked.py: what a user asks
 decoded.py     the same for formats without a skeleton of their own: from the events that they become
-usage.py       calls of models, and how events tell them; imported_calls.py: those of one history
+usage.py       calls of models, and how events tell them; imported_calls.py: those of one history; summed_calls.py:
+               added up; hash_set.py: which ones are known
 encoding.py    events to records: those that are stored, and others; export_notes.py: what an export leaves out
 json_text.py   JSON text to values
 files/         paths to records

@@ -23,6 +23,9 @@ UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 """The characters of a title that lists show."""
+ENDS_WITH = {"agent": "answer", "user": "request"}
+"""What a conversation ends with after a message of this source."""
+_ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that is JSON, but of a shape that its program has not written so far."""
 
@@ -39,6 +42,7 @@ class SourceState(Struct):
                       time of the last record
     ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
+    ``last``          what the last part is: see ``Counts.state``; ``first_error`` the beginning of the first error
     ``replies``       what the replies of models used
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
     ``extra``         what only the format knows
@@ -64,6 +68,8 @@ class SourceState(Struct):
     tools: dict[str, int] = {}
     tool_errors: dict[str, int] = {}
     waiting: dict[str, str] = {}
+    last: str | None = None
+    first_error: str | None = None
     replies: CountedReplies = field(default_factory=CountedReplies)
     where: dict[str, str] = {}
     extra: dict[str, Any] = {}
@@ -83,6 +89,11 @@ def _seconds_between(before: str, after: str) -> float:
         return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
     except (TypeError, ValueError):
         return 0.0
+
+
+def beginning_of(text: str) -> str:
+    """Return the beginning of the text of an error, in one line."""
+    return " ".join(text[: 10 * _ERROR_MAX].split())[:_ERROR_MAX]
 
 
 class Seen:
@@ -177,6 +188,8 @@ class Skeleton(ABC):
             self._count_kind("annotation")
         else:
             self.count(skeleton)
+            if self.state.errors and self.state.first_error is None:
+                self.state.first_error = beginning_of(self.error_in(record))
 
     @property
     def conversation(self) -> str | None:
@@ -220,6 +233,10 @@ class Skeleton(ABC):
     def blank(self, skeleton: Any) -> None:
         """Take the words out of a skeleton: texts, titles, arguments. Ids, names of tools and figures stay."""
 
+    @abstractmethod
+    def error_in(self, record: bytes) -> str:
+        """Return the text of the first result in a record that is an error."""
+
     def happened(self, at: str | None, *, is_activity: bool = True, is_answer: bool = False) -> None:
         """Count the time of a record; ``is_activity``: somebody did something, and no compaction was written;
         ``is_answer``: a model or a tool did.
@@ -239,6 +256,7 @@ class Skeleton(ABC):
     def part(self, kind: str) -> None:
         """Count a part of a record, by the word for the event that it becomes."""
         self._count_kind(kind)
+        self.state.last = ENDS_WITH.get(kind, self.state.last)
 
     def called(self, call_id: str | None, tool: str | None) -> None:
         """Count a call of a tool."""
@@ -253,6 +271,7 @@ class Skeleton(ABC):
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
         state.results += 1
         self._count_kind("error" if failed else "observation")
+        state.last = "error" if failed else "result"
         if failed:
             state.errors += 1
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1

@@ -8,7 +8,7 @@ from datetime import UTC
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foldlog._formats.hash_set import HashSet
 from foldlog._formats.record import time_in
@@ -20,11 +20,14 @@ NO_DAY = "(no time)"
 DIGITS = 12
 """Digits of a cost after the point: those beyond come of adding binary fractions."""
 _PRICED = ("prompt_tokens", "completion_tokens")
+USAGE = (*_PRICED, "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens")
+"""What usage is counted in."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
 """The numbers of tokens of a prompt between which calls are summed: those above which a price of litellm's table is
 another one.
 """
 HASH_BYTES: Final = 8
+_POINTS: Final = 64
 _OPEN_MAX: Final = 16
 """How many replies may still get other figures: those of parallel sub-agents stand between one another."""
 
@@ -97,18 +100,39 @@ def add_up(each: Iterable[Calls]) -> list[Calls]:
     return Sums(each).calls()
 
 
+class Curve(Struct):
+    """Numbers in their order, of many the highest of ``stride`` each, ``newest`` of them in the last point."""
+
+    points: list[int] = []
+    stride: int = 1
+    newest: int = 0
+
+    def add(self, number: int) -> None:
+        if self.points and self.newest < self.stride:
+            self.points[-1] = max(self.points[-1], number)
+            self.newest += 1
+            return
+        self.points.append(number)
+        self.newest = 1
+        if len(self.points) == _POINTS:
+            self.points = [*map(max, self.points[::2], self.points[1::2])]
+            self.stride *= 2
+            self.newest = self.stride
+
+
 class CountedReplies(Struct):
     """What a source tells of the replies of models, as it is stored.
 
     ``open``    what each of the last ones used: its time, model and tokens. Another line of it may tell more
     ``calls``   the sums of those before, and ``hashes`` eight bytes for each, by which other sources have it too
-    ``last_prompt``  the tokens of the prompt of the last one
+    ``last_prompt``  the tokens of the prompt of the last one; ``context`` those of all prompts
     """
 
     open: dict[str, tuple[str | None, str, dict[str, int]]] = {}
     calls: list[Calls] = []
     hashes: bytes = b""
     last_prompt: int | None = None
+    context: Curve = field(default_factory=Curve)
 
 
 class ReplyCounter:
@@ -117,8 +141,9 @@ class ReplyCounter:
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Without the replies with the hashes that are ``left_out``."""
-        self._open, self._last_prompt = state.open, state.last_prompt
+        """Without the replies with the hashes that are ``left_out``: these are ``others``."""
+        self.others = dict[int, Calls]()
+        self._open, self._last_prompt, self._context = state.open, state.last_prompt, state.context
         self._sums, self._hashes = Sums(state.calls), bytearray(state.hashes)
         self._left_out, self._known = left_out, HashSet()
         for place in range(0, len(state.hashes), HASH_BYTES):
@@ -134,7 +159,7 @@ class ReplyCounter:
     def add(self, call: ModelCall) -> None:
         """Count a reply of which no later line tells more."""
         calls = calls_in(call)
-        self._last_prompt = calls.usage.get("prompt_tokens") or self._last_prompt
+        self._prompted(calls)
         hashed = self._hash_to_count(call.reply, calls)
         if hashed is not None:
             if hashed:
@@ -143,19 +168,29 @@ class ReplyCounter:
             self._sums.add(calls)
 
     def state(self) -> CountedReplies:
-        return CountedReplies(self._open, self._sums.calls(), bytes(self._hashes), self._last_prompt)
+        counted = self._sums.calls(), bytes(self._hashes), self._last_prompt, self._context
+        return CountedReplies(self._open, *counted)
 
     def total(self) -> CountedReplies:
         """Return the figures as if no line came that tells more of an open reply."""
         sums, hashes, last_prompt = Sums(self._sums.calls()), [bytes(self._hashes)], self._last_prompt
+        context = Curve([*self._context.points], self._context.stride, self._context.newest)
         for reply, used in self._open.items():
             calls = calls_in(_call_of(reply, *used))
-            last_prompt = calls.usage.get("prompt_tokens") or last_prompt
+            if tokens := calls.usage.get("prompt_tokens"):
+                last_prompt = tokens
+                context.add(tokens)
             hashed = self._hash_to_count(reply, calls)
             if hashed is not None:
                 sums.add(calls)
                 hashes.append(hashed)
-        return CountedReplies({}, sums.calls(), b"".join(hashes), last_prompt)
+        return CountedReplies({}, sums.calls(), b"".join(hashes), last_prompt, context)
+
+    def _prompted(self, calls: Calls) -> None:
+        tokens = calls.usage.get("prompt_tokens")
+        if tokens:
+            self._last_prompt = tokens
+            self._context.add(tokens)
 
     def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
         """Return the hash of a reply, empty for one without an id; None for one that does not count again."""
@@ -163,7 +198,10 @@ class ReplyCounter:
             return b""
         number = hash_of_reply(reply, calls)
         hashed = number.to_bytes(HASH_BYTES)
-        return None if number in self._left_out or hashed in self._known else hashed
+        if number in self._left_out:
+            self.others.setdefault(number, calls)
+            return None
+        return None if hashed in self._known else hashed
 
 
 def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:

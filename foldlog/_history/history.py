@@ -56,12 +56,12 @@ from foldlog.projections import (
 if TYPE_CHECKING:
     from foldlog._archive.recording import HistoryRecorder
     from foldlog._archive.stored import Query, Records
+    from foldlog._figures.stats import Stats
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease
     from foldlog._history.recall import RecallTool
     from foldlog._reports.dropped import Dropped
-    from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
     from foldlog.projections import Effect, Lifetimes, Views
@@ -404,7 +404,7 @@ class History:
         imported one has also ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of its source,
         as far as this says them. Cost: two events.
         """
-        from foldlog._reports.places import place_of
+        from foldlog._figures.places import place_of
 
         place: dict[str, Any] = _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), {})
         return {**place, **self.document(ATTRIBUTES, {})}
@@ -867,8 +867,9 @@ class History:
         one is installed: ``docs/COMMAND.md`` says how the file looks. Raises ``InvalidArgument`` for one that cannot be
         read.
         """
-        from foldlog._reports.prices import Prices
-        from foldlog._reports.stats import Stats, collect_stats
+        from foldlog._figures.prices import Prices
+        from foldlog._figures.stats import Stats
+        from foldlog._figures.stored import collect_stats
 
         priced = Prices(None if prices is None else Path(prices))
         collected = partial(collect_stats, self._store, [self.id], views=self._views, prices=priced)
@@ -878,7 +879,7 @@ class History:
         """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,
         and its estimated tokens. Cost: the events, once.
         """
-        from foldlog._reports.sizes import event_tokens
+        from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes
 
         return _or_empty(partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ()))

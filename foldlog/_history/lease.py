@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
+from foldlog._kept import KeptBeside
 from foldlog._observed import tell
-from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

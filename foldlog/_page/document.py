@@ -22,14 +22,14 @@ from foldlog._documents import (
     SavingsDocument,
     ToldDocument,
 )
+from foldlog._figures.overview import Overview, counted_in, is_about_it
+from foldlog._figures.savings import saving_of
+from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
+from foldlog._figures.spending import total_of
 from foldlog._formats.replacing import is_replacing
 from foldlog._kinds import KINDS, label
-from foldlog._reports.overview import Overview, counted_in, is_about_it
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._reports.savings import saving_of
-from foldlog._reports.sizes import CountedTokens, CountsTokens, event_tokens
-from foldlog._reports.spending import total_of
-from foldlog._reports.unreadable import DAMAGED, logged, placeholder, problems_of
+from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at

@@ -15,14 +15,14 @@ from typing import IO, BinaryIO
 from msgspec.structs import replace
 
 from foldlog._documents import HistoryDocument
+from foldlog._figures.overview import around_damage
+from foldlog._figures.prices import Prices
+from foldlog._figures.sizes import CountsTokens
+from foldlog._figures.stored import models_of
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document
-from foldlog._reports.overview import around_damage
-from foldlog._reports.prices import Prices
-from foldlog._reports.sizes import CountsTokens
-from foldlog._reports.stored_figures import models_of
-from foldlog._reports.unreadable import logged
+from foldlog._unreadable import logged
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable

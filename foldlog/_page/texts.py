@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._reports.unreadable import DAMAGED
+from foldlog._unreadable import DAMAGED
 from foldlog._values import replaced, values_in
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES

@@ -14,14 +14,14 @@ from functools import partial
 from heapq import nlargest
 from typing import Any
 
+from foldlog._figures.places import in_folder, places
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._history.facts import fact
 from foldlog._history.recall import RecallTool
 from foldlog._kinds import label
 from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
-from foldlog._reports.places import in_folder, places
-from foldlog._reports.stored_figures import StoredFigures
 from foldlog._search import Hit, Searched, search
 from foldlog._words.gist import gist
 from foldlog._words.safe_text import printable
@@ -179,7 +179,7 @@ class Answers:
             if row.erased_at is None and (wanted is None or row.id in wanted)
         )
         newest = nlargest(min(max(1, limit), _HITS), rows, key=lambda row: row.updated_at)
-        for row, figures in StoredFigures(self._store).of(newest, whole=False):
+        for row, figures in FiguresOfStore(self._store).of(newest, whole=False):
             if after and row.updated_at < after:
                 return
             about = figures.overview

@@ -13,7 +13,7 @@ from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog._archive.refreshing import refreshed
 from foldlog._companions import ids_meant
-from foldlog._reports.places import in_folder, places
+from foldlog._figures.places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
 
 _SESSION = "CLAUDE_CODE_SESSION_ID"

@@ -14,7 +14,7 @@ from sqlite_utils import Database
 from sqlite_utils.db import Table
 
 from foldlog._derived import followed
-from foldlog._reports.unreadable import logged
+from foldlog._unreadable import logged
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 

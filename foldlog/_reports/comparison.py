@@ -11,7 +11,7 @@ from foldlog._documents import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:
-    from foldlog._reports.prices import Price
+    from foldlog._figures.prices import Price
     from foldlog._reports.replays import Replay
     from foldlog.condensers import AgentModel, Condenser
 

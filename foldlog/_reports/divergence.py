@@ -14,7 +14,7 @@ from foldlog._words.event_json import event_document
 from foldlog.eventstore import Event, Store
 
 if TYPE_CHECKING:
-    from foldlog._reports.prices import Prices
+    from foldlog._figures.prices import Prices
 
 _LOOKED_AT = 50
 """Events in which the first one with a time is looked for."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from foldlog._reports.unreadable import sound
+from foldlog._unreadable import sound
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from foldlog._documents import CallDocument, MissingDocument
+from foldlog._figures.prices import Price
+from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._formats.usage import begins_call
 from foldlog._reports.needed import ID_OF_A_LINE, Needs
-from foldlog._reports.prices import Price
-from foldlog._reports.savings import is_made, recorded_cost
 from foldlog.condensers import (
     AgentModel,
     Condensation,

@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
+from foldlog._figures.overview import counted_in, is_request
+from foldlog._figures.prices import Prices
+from foldlog._figures.sizes import view_tokens
+from foldlog._figures.spending import spent_by
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import Where
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call, is_call
 from foldlog._kinds import label
-from foldlog._reports.overview import counted_in, is_request
-from foldlog._reports.prices import Prices
-from foldlog._reports.sizes import view_tokens
-from foldlog._reports.spending import spent_by
-from foldlog._reports.stored_figures import StoredFigures
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
@@ -108,11 +109,12 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
             steps.append(_step(event, asked))
         if _answers(event):
             answer = _line(event)
-    ((_, one),) = StoredFigures(store).of([row])
+    figures = FiguresOfStore(store)
+    ((_, one),) = figures.of([row])
     spent = spent_by(one.calls, prices) if one.is_sound else None
-    called = sorted(one.counts.tools.items(), key=lambda tool: -tool[1].calls)
+    called = sorted(figures.totals(Where(only=[name])).tools.items(), key=lambda tool: -tool[1].calls)
     tools = {tool: each.calls for tool, each in called if each.calls}
-    counts |= {"calls": sum(tools.values()), "errors": one.counts.errors}
+    counts |= {"calls": sum(tools.values()), "errors": one.errors}
     return RunDocument(conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts), steps
 
 

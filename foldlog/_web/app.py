@@ -17,10 +17,10 @@ from starlette.routing import BaseRoute, Route
 
 from foldlog import _documents as documents
 from foldlog._companions import ids_meant
+from foldlog._figures.prices import Prices
+from foldlog._figures.sizes import CountsTokens
 from foldlog._page import assets
-from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
-from foldlog._reports.sizes import CountsTokens
 from foldlog._search import hits_document, search
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
@@ -83,7 +83,7 @@ def application(
     ``is_ending()`` is true, streams of events end. ``tools`` are those of ``foldlog mcp``, at ``/mcp``.
     """
     pages = Pages(store, limit, model, prices)
-    conversations = ServedConversations(store, model, prices)
+    conversations = ServedConversations(store, prices)
 
     def searched(request: Request) -> documents.HitsDocument:
         words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
@@ -99,8 +99,8 @@ def application(
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
     def measured(request: Request) -> Response:
-        complete, fleet = conversations.complete, conversations.fleet("")
-        said = metrics(store, fleet, complete=complete)
+        fleet = conversations.fleet("")
+        said = metrics(store, fleet, complete=conversations.complete)
         return Response(said, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def compared(request: Request) -> documents.RunsDocument:

@@ -42,7 +42,7 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
-    yield "view_tokens", "Tokens of their Views; estimated without --agent-model.", [({}, fleet.view_tokens)]
+    yield "view_tokens", "Tokens of their Views, estimated.", [({}, fleet.view_tokens)]
     made, saved = Counter[str](), Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))

@@ -11,14 +11,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
+from foldlog._figures.overview import around_damage
+from foldlog._figures.prices import Prices
+from foldlog._figures.sizes import CountsTokens
+from foldlog._figures.stored import models_of
 from foldlog._formats.calls import Recent
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document
-from foldlog._reports.overview import around_damage
-from foldlog._reports.prices import Prices
-from foldlog._reports.sizes import CountsTokens
-from foldlog._reports.stored_figures import models_of
-from foldlog._reports.unreadable import logged
+from foldlog._unreadable import logged
 from foldlog._values import texts_in
 from foldlog.eventstore import Store
 

@@ -29,7 +29,7 @@ from foldlog._archive.stored import Records
 from foldlog._formats.places import place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.runtimes import CURRENT, RuntimeCall
-from foldlog._reports.kept import KeptBeside
+from foldlog._kept import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from foldlog._figures.overview import Overview
 from foldlog._page.document import PageFold
-from foldlog._reports.overview import Overview
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Store, open_store
 from foldlog.eventstore.maintenance.erase import erase

@@ -44,7 +44,7 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
         blocks = [of_records(first, RECORDS[first : first + 3]) for first in (0, 3, 6)]
         head = chained(GENESIS, b"".join(block.hashes for block in blocks))
         source = Source(writing.key, writing.key, None, 0, 9, 0, "codex", 1, head, hash_of(RECORDS[0]))
-        source = source._replace(about=b'{"a": 1}', line=b"a line", sums=b"sums", **fields)
+        source = source._replace(about=b'{"a": 1}', sums=b"sums", **fields)
         sources.put(source)
         sources.put_blocks(source, blocks)
         writing.set_pending(9)
@@ -69,7 +69,6 @@ def test_a_source_is_read_as_it_was_written(store: Store, name: str) -> None:
     assert asked(store, lambda sources: sources.of_key(source.conversation)) == source
     assert asked(store, lambda sources: sources.of_key(source.conversation + 1)) is None
     assert asked(store, lambda sources: sources.all()) == [source]
-    assert asked(store, lambda sources: sources.pending_lines()) == {name: b"a line"}
     assert records_of(store, source) == RECORDS
     assert records_of(store, source, 4) == RECORDS[3:]
     assert asked(store, lambda sources: sources.record(source, 8)) == RECORDS[8]
@@ -246,7 +245,6 @@ def test_nothing_of_a_source_is_read_without_its_key(recorder: Recorder) -> None
         asked(without, lambda sources: sources.of("c1"))
     with pytest.raises(KeyUnavailable):
         records_of(without, source)
-    assert asked(without, lambda sources: sources.pending_lines()) == {"c1": b""}
     for statement in ("blocks", "block_indexes"):
         with recorder.read() as reader:
             page = (source.conversation, 0, 10) if statement == "blocks" else (source.conversation,)

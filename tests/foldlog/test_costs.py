@@ -16,11 +16,12 @@ import foldlog
 from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message, open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
-from foldlog._reports import prices
-from foldlog._reports.prices import Prices
-from foldlog._reports.savings import recorded_cost, saving_of
-from foldlog._reports.spending import spent_by, total_of
-from foldlog._reports.stored_figures import StoredFigures
+from foldlog._figures import prices
+from foldlog._figures.prices import Prices
+from foldlog._figures.savings import recorded_cost, saving_of
+from foldlog._figures.spending import spent_by, total_of
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import Where
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -242,9 +243,8 @@ def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_
     write("c1.jsonl", records)
     assert foldlog("import", "c1.jsonl", "--format", format).status == 0
     with open_existing("foldlog.db") as store:
-        ((_, sums),) = StoredFigures(store).of(list(store.iter_conversations()))
-    saved = sums.saved()
-    assert (saved.condensations, saved.tokens_saved) == (0, 0)
+        ((_, sums),) = FiguresOfStore(store).of(list(store.iter_conversations()))
+    assert (sums.condensations, sums.tokens_saved) == (0, 0)
     told = foldlog("stats", "c1", "--json").document
     assert (told["events"]["system"], told["events"].get("condensation"), told["condensations"]) == (3, None, {})
     assert len(foldlog("log", "c1", "--kind", "system", "--json").document["events"]) == 3
@@ -252,12 +252,12 @@ def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_
 
 def seen(histories):
     return [
-        one.overview for _, one in StoredFigures(histories.store).of(histories.store.iter_conversations(), whole=False)
+        one.overview for _, one in FiguresOfStore(histories.store).of(histories.store.iter_conversations(), whole=False)
     ]
 
 
 def spent(histories, prices=None):
-    of = StoredFigures(histories.store).of(histories.store.iter_conversations())
+    of = FiguresOfStore(histories.store).of(histories.store.iter_conversations())
     return {row.id: spent_by(one.calls, prices or Prices()) for row, one in of}
 
 
@@ -446,9 +446,10 @@ def test_a_fork_counts_what_it_did_itself(foldlog):
         condense(fork, 1, 2)
         fail(fork, 3)
         fork.fork(10, "second").append({"role": "user", "content": "x"})
-        ((_, of_fork),) = StoredFigures(histories.store).of([histories.store.conversation("fork")])
-    digest = of_fork.counts.condensations["digest"]
-    assert (of_fork.reasons.keys(), digest.made, digest.events_forgotten) == ({"asked for"}, 1, 2)
+        stored, only_fork = FiguresOfStore(histories.store), Where(only=["fork"])
+        stored.bring_up_to_date(only_fork)
+        digest = stored.totals(only_fork).condensations["digest"]
+        assert (stored.reasons(only_fork).keys(), digest.made, digest.events_forgotten) == ({"asked for"}, 1, 2)
     for names, events, errors, made in (
         ((), 13, 4, 2),
         (("parent", "second"), 10, 3, 1),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog._documents import CallDocument as Turn
-from foldlog._reports.prices import Price
+from foldlog._figures.prices import Price
 from foldlog._reports.replays import replay
 from foldlog.condensers.base import Condensation, Condenser, stepped
 from foldlog.condensers.config.registry import condenser_from_config

@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, History, Message, Observation, SystemMessage
-from foldlog._reports.prices import Prices
+from foldlog._figures.prices import Prices
 from foldlog._reports.runs import compared_runs
 from foldlog.eventstore import KeyRing
 from foldlog.eventstore.maintenance.erase import erase

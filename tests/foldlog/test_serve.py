@@ -19,13 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import foldlog
 from foldlog import _documents as documents
+from foldlog._figures.prices import Prices
+from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
 from foldlog._kinds import KINDS
 from foldlog._page.report import write_report
-from foldlog._reports.prices import Prices
-from foldlog._reports.stored_figures import StoredFigures, document_of
 from foldlog._web.access import POLICY
 from foldlog._web.app import application
-from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
@@ -43,6 +42,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
+from foldlog.projections import Views
 from tests.beside import SAMPLES
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
@@ -127,8 +127,8 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
         histories.import_(path, prefix=f"{path.name}/", findings=lambda _: None)
     store, named = histories.store, {}
     rows = list(store.iter_conversations())
-    named["list"] = {row.id: one.overview.title for row, one in StoredFigures(store).of(rows, whole=False)}
-    lines = [document_of(*row, Prices()) for row in StoredFigures(store).of(store.iter_conversations())]
+    named["list"] = {row.id: one.overview.title for row, one in FiguresOfStore(store).of(rows, whole=False)}
+    lines = [document_of(*row, Prices()) for row in FiguresOfStore(store).of(store.iter_conversations())]
     named["home"] = {line.conversation: line.title for line in lines}
     with asking(application(store, token=None)) as client:
         pages = (client.get("/api/history", params={"id": row.id}).json() for row in rows)
@@ -281,16 +281,17 @@ def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
     store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
     for forgotten in (1, 2):
         store.append("some", CondensationAction(forgotten_event_ids=(forgotten,)), expected_version=ANY_VERSION)
-        ((_, one),) = StoredFigures(store).of([store.conversation("some")])
-        assert (one.saved().condensations, one.saved().tokens_saved > 0) == (forgotten, True)
-        assert one.saved().tokens_saved == sum(each.tokens_saved for each in one.counts.condensations.values())
+        ((_, one),) = FiguresOfStore(store).of([store.conversation("some")])
+        assert (one.condensations, one.tokens_saved > 0) == (forgotten, True)
+        made = collect_stats(store, ["some"], views=Views(store)).condensations.values()
+        assert one.tokens_saved == sum(each.tokens_saved for each in made)
 
 
 def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
     may_count = threading.Event()
     may_count.set()
-    count_one = ServedConversations._count_one
-    monkeypatch.setattr(ServedConversations, "_count_one", lambda *given: may_count.wait() and count_one(*given))
+    refresh = FiguresOfStore.refresh
+    monkeypatch.setattr(FiguresOfStore, "refresh", lambda self, most: refresh(self, most * may_count.is_set()))
     with asking(application(store, token=None)) as client:
 
         def counted():
@@ -506,8 +507,8 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
 
 def test_metrics_have_no_sum_before_each_conversation_was_counted(store, monkeypatch):
     counting = threading.Event()
-    count_one = ServedConversations._count_one
-    monkeypatch.setattr(ServedConversations, "_count_one", lambda *given: counting.wait() and count_one(*given))
+    refresh = FiguresOfStore.refresh
+    monkeypatch.setattr(FiguresOfStore, "refresh", lambda self, most: refresh(self, most * counting.is_set()))
     with asking(application(store, token=None)) as client:
         told = client.get("/metrics").text
         assert "foldlog_conversations " in told

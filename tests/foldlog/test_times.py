@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as foldlog_open
+from foldlog._figures.overview import Overview
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
 from foldlog._page.document import PageFold
-from foldlog._reports.overview import Overview
 from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Message, Origin, open_store
 

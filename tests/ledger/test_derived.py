@@ -17,13 +17,11 @@ from pydantic import SecretStr
 
 import foldlog
 from foldlog import Message
+from foldlog._figures.overview import Overview, overview_of
+from foldlog._figures.prices import Prices
+from foldlog._figures.spending import spent_by
+from foldlog._figures.stored import FiguresOfStore, Row, collect_stats
 from foldlog._reports.audit_database import update
-from foldlog._reports.figures import figures_of
-from foldlog._reports.overview import Overview, overview_of
-from foldlog._reports.prices import Prices
-from foldlog._reports.spending import spent_by
-from foldlog._reports.stats import Stats, collect_stats
-from foldlog._reports.stored_figures import Row, StoredFigures
 from foldlog._search import search
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -127,7 +125,7 @@ class Place:
 
     def rows(self) -> list[Row]:
         living = (row for row in self.store.iter_conversations() if row.erased_at is None)
-        return [*StoredFigures(self.store).of(living)]
+        return [*FiguresOfStore(self.store).of(living)]
 
     def overviews(self) -> dict[str, Overview]:
         return {row.id: figures.overview for row, figures in self.rows()}
@@ -138,14 +136,11 @@ class Place:
 
     def stats_anew(self) -> Any:
         """Count without what is kept."""
-        living = (row for row in self.store.iter_conversations() if row.erased_at is None)
-        stats = Stats()
-        stats.take(
-            [(row, figures_of(self.store, Views(self.store), row)) for row in living],
-            StoredFigures(self.store),
-            Prices(),
-        )
-        return stats.document()
+        recorder = self.store.database.recorder
+        for name in self.living():
+            found = recorder.query(lambda reader, name=name: self.store.database.find(reader, name, pending=True))
+            recorder.transact(lambda transaction, key=found.key: transaction.forget_figures(key))
+        return collect_stats(self.store, None, views=Views(self.store)).document()
 
     def home(self) -> dict[str, tuple[str | None, int | None]]:
         """Return some figures of the home of the page, served anew each time."""

@@ -41,6 +41,10 @@ KEYS = {"conversations": "key"} | dict.fromkeys(
         "made",
         "places",
         "refused",
+        "figures",
+        "figure_calls",
+        "figure_replies",
+        "figure_counts",
     ),
     "conversation",
 )
@@ -56,7 +60,12 @@ UNBOUND = {
     "lists, by attribute and by id": {
         "conversations", "ids", "activity", "to_list_again", "id_from",
         "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
-        "unfinished", "sources", "pending_lines", "abouts",
+        "unfinished", "sources", "abouts",
+    },
+    "figures of all conversations, or of those that are chosen": {
+        "figures_to_count", "figures_between", "figures_of", "figure_calls_of", "figures_sorted", "figures_by_cost",
+        "figure_sums", "figure_totals", "figure_spending", "figures_without_cost", "figures_by_day",
+        "figure_replies_to_read",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foldlog._reports.sizes import event_tokens
+from foldlog._figures.sizes import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import open_store
 from foldlog.eventstore.events import CondensationAction, Event

@@ -23,7 +23,7 @@ from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
 if TYPE_CHECKING:
-    from foldlog._reports.prices import Price, Prices
+    from foldlog._figures.prices import Price, Prices
     from foldlog.condensers import AgentModel
 
 
@@ -63,8 +63,8 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml
     """
+    from foldlog._figures.prices import Prices
     from foldlog._reports.dropped import dropped_document, dropped_in
-    from foldlog._reports.prices import Prices
 
     table = Prices(prices)
     agent = agent or table.only
@@ -114,8 +114,8 @@ def run(
 
 def _model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most, if its replies tell. Cost: the events."""
+    from foldlog._figures.counting import figures_of
     from foldlog._formats.usage import UNNAMED
-    from foldlog._reports.figures import figures_of
 
     calls = Counter[str]()
     figures = figures_of(store, Views(store), store.conversation(conversation))
@@ -137,7 +137,7 @@ def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
     """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
     proportions of most.
     """
-    from foldlog._reports.prices import Price
+    from foldlog._figures.prices import Price
 
     known = None if agent is None else table.of(agent)
     if known is not None and agent is not None:

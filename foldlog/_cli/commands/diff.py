@@ -66,7 +66,7 @@ def _version(given: str) -> int:
 
 
 def _conversations(conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool) -> None:
-    from foldlog._reports.prices import Prices
+    from foldlog._figures.prices import Prices
     from foldlog._reports.runs import compared_runs
 
     with open_existing(db) as store:

@@ -44,14 +44,11 @@ _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
     "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
     "last": lambda row: row.updated_at,
 }
-_FIGURES: dict[str, Callable[[ConversationDocument], Any]] = {
-    "events": lambda one: one.version if one.events is None else one.events,
-    "activity": lambda one: one.last_event_at,
-    "errors": lambda one: one.errors,
-    "tokens": lambda one: one.spent and one.spent.tokens,
-    "cost": lambda one: one.spent and one.spent.cost,
-}
-"""Orders for which conversations are read."""
+_FIGURES = (
+    *("activity", "started", "duration", "state", "events", "errors", "wait", "view", "prompt", "tokens", "cost"),
+    *("condensations", "saved"),
+)
+"""Orders by figures."""
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """Attributes of an import that a list for people does not show."""
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
@@ -172,9 +169,8 @@ def run(
         is_cut = limit is None and not as_json
         most = _SHOWN if is_cut else limit
         if sort in _FIGURES:
-            listing = _sorted(_described(store, aside, prices, rows, sizes=True), sort, aside, reverse=reverse)
-            rows = (row for row, _ in listing)  # that are left out
-            described = (one for _, one in islice(listing, most))
+            rows = _sorted(store, aside, prices, rows, sort, reverse=reverse)
+            described = (one for _, one in _described(store, aside, prices, islice(rows, most), sizes=True))
         else:
             described = (one for _, one in _described(store, aside, prices, islice(rows, most), sizes=sizes))
         if as_json:
@@ -244,9 +240,9 @@ def _print(described: Iterator[ConversationDocument], sort: str, *, is_tree: boo
 
 def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: _Aside) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
-    from foldlog._reports.stored_figures import StoredFigures
+    from foldlog._figures.stored import FiguresOfStore
 
-    for row, one in StoredFigures(store).of(rows, whole=False):
+    for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
@@ -256,7 +252,7 @@ def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: _
 
 def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
     """Yield the conversations that a program wrote in this folder, or below it."""
-    from foldlog._reports.places import in_folder, places
+    from foldlog._figures.places import in_folder, places
 
     found = {*in_folder(places(store), os.path.realpath("."), below=True)}
     return (row for row in rows if row.id in found)
@@ -274,12 +270,12 @@ def _described(
     store: Store, aside: _Aside, prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
 ) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
     from foldlog._documents import ConversationDocument
-    from foldlog._reports.prices import Prices
-    from foldlog._reports.spending import unpriced
-    from foldlog._reports.stored_figures import StoredFigures, document_of
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.spending import unpriced
+    from foldlog._figures.stored import FiguresOfStore, document_of
 
     table = Prices(prices)
-    for row, figures in StoredFigures(store).of(rows, whole=sizes):
+    for row, figures in FiguresOfStore(store).of(rows, whole=sizes):
         more = figures.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
@@ -296,20 +292,21 @@ def _described(
 
 
 def _sorted(
-    described: Iterable[tuple[ConversationRow, ConversationDocument]], sort: str, aside: _Aside, *, reverse: bool
-) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
+    store: Store, aside: _Aside, prices: Path | None, rows: Iterable[ConversationRow], sort: str, *, reverse: bool
+) -> Iterator[ConversationRow]:
     """Yield conversations in the order of a figure, in either order those last of which it is not known, and then
     erased ones.
     """
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.stored import FiguresOfStore
+
+    there = {row.id: row for row in rows}
+    figures = FiguresOfStore(store, prices=Prices(prices))
     with terminal.working("reading conversations"):
-        listing = [*described]
-    figure = _FIGURES[sort]
-    known = [each for each in listing if figure(each[1]) is not None and each[0].erased_at is None]
-    unknown = [each for each in listing if figure(each[1]) is None and each[0].erased_at is None]
-    aside.unsorted = len(unknown)
-    yield from sorted(known, key=lambda each: figure(each[1]), reverse=reverse)
-    yield from unknown
-    yield from (each for each in listing if each[0].erased_at is not None)
+        figures.refresh()
+        names, aside.unsorted = figures.sorted(sort, reverse=reverse, among=there)
+    yield from (there.pop(name) for name in names if name in there)
+    yield from (row for row in there.values() if row.erased_at is not None)
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -318,7 +315,7 @@ def _sorted(
 def _show_none(
     db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None, attributes: Iterable[str]
 ) -> None:
-    from foldlog._reports.stored_figures import StoredFigures
+    from foldlog._figures.stored import FiguresOfStore
 
     there = sum(1 for _ in listed(store))
     if there:
@@ -331,7 +328,7 @@ def _show_none(
                 f" Still leased, perhaps by workers that were killed: {len(leased):,}; the first lease ends at {ends}."
             )
         unknown = {*attributes}
-        for _, one in StoredFigures(store).of(listed(store), whole=False) if unknown else ():
+        for _, one in FiguresOfStore(store).of(listed(store), whole=False) if unknown else ():
             unknown.difference_update(one.overview.attributes or ())
         if unknown:
             named = ", ".join(sorted(unknown))

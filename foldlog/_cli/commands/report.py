@@ -12,8 +12,8 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, 
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
 from foldlog._documents import ReportDocument
+from foldlog._figures.prices import Prices
 from foldlog._page.report import write_report
-from foldlog._reports.prices import Prices
 
 
 def run(

@@ -12,8 +12,8 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import RetractedDocument
+from foldlog._figures.overview import changes_of_documents
 from foldlog._history.histories import Histories
-from foldlog._reports.overview import changes_of_documents
 from foldlog._words.gist import count
 
 

@@ -78,7 +78,7 @@ def run(
         import uvicorn
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
-    from foldlog._reports.prices import Prices
+    from foldlog._figures.prices import Prices
     from foldlog._web.app import application
 
     secret = None if no_token else token or secrets.token_urlsafe(24)

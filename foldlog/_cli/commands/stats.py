@@ -22,9 +22,10 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import GroupedDocument, ModelDocument, ToolDocument
-from foldlog._reports.prices import Prices
-from foldlog._reports.spending import spent, sum_up
-from foldlog._reports.stats import Stats, collect_stats
+from foldlog._figures.prices import Prices
+from foldlog._figures.spending import spent, sum_up
+from foldlog._figures.stats import Stats
+from foldlog._figures.stored import collect_stats
 from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
 from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views

@@ -14,7 +14,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
 from foldlog._reports.sent import sent_of, states_of
-from foldlog._reports.unreadable import DAMAGED, sound_view
+from foldlog._unreadable import DAMAGED, sound_view
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, CorruptEvent, summary_of

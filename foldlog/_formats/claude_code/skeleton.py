@@ -8,12 +8,15 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from foldlog._formats.blocks import content_of
 from foldlog._formats.claude_code.lines import TITLES
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED
 from foldlog._usage import OF_NO_MODEL, usage_of
+from foldlog.projections import words_of
 
 
 class _Block(Struct, omit_defaults=True):
@@ -54,6 +57,23 @@ class _Line(Struct, omit_defaults=True):
     cwd: str | None = None
     gitBranch: str | None = None
     message: _Message | None = None
+
+
+class _Error(Struct):
+    type: str = ""
+    is_error: bool | None = None
+    content: Any = None
+
+
+class _Errors(Struct):
+    content: list[_Error] = []
+
+
+class _LineOfErrors(Struct):
+    message: _Errors
+
+
+_decode_errors = msgspec.json.Decoder(_LineOfErrors, strict=False).decode
 
 
 def _results_in(message: _Message) -> list[_Block]:
@@ -128,6 +148,11 @@ class ClaudeCodeSkeleton(Skeleton):
             skeleton.message.content = ""
         for block in content if type(content) is list else ():
             block.text = block.text and ""
+
+    def error_in(self, record: bytes) -> str:
+        blocks = _decode_errors(record).message.content
+        failed = next((block for block in blocks if block.type == "tool_result" and block.is_error), _Error())
+        return words_of(content_of(failed.content))
 
     def _name(self, line: _Line) -> None:
         """Take the session that a line names, with the sub-agent if the line belongs to one."""

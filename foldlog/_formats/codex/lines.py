@@ -117,6 +117,8 @@ _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED = "Exit code: 1\nOutput:\n"
 """The words before a failed result that foldlog wrote. Codex writes more between the two lines."""
+ABORTED = "aborted"
+"""The result of a call whose turn was aborted."""
 _ABORTED = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 _REFUSED = re.compile(rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL)
 

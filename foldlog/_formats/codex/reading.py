@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import (
+    ABORTED,
     CONTEXT,
     Line,
     base_end,
@@ -26,9 +27,6 @@ from foldlog._formats.messages import READER
 from foldlog._formats.record import NotAnEvent, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Retraction, SystemMessage
-
-ABORTED = "aborted"
-"""The text of Codex for a call that never got an output."""
 
 _ITEMS = ("response_item", "event_msg")
 """Types of records whose payloads have types of their own."""

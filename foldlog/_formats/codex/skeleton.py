@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from foldlog._formats.codex.lines import CONTEXT, FAILED, has_failed, texts_in
+from foldlog._formats.codex.lines import ABORTED, CONTEXT, FAILED, has_failed, texts_in, unmarked
 from foldlog._formats.codex.usage import Totals
 from foldlog._formats.record import dict_or_empty, time_in
 from foldlog._formats.skeleton import Skeleton
@@ -121,6 +121,14 @@ class CodexSkeleton(Skeleton):
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
         if skeleton.payload is not None:
             skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
+
+    def error_in(self, record: bytes) -> str:
+        line: Any = self._decode(record)
+        output = (line.payload or line).output
+        if output is None:  # the turn was aborted
+            return ABORTED
+        text = unmarked(dict_or_empty(output).get("content", output))
+        return text if isinstance(text, str) else "\n".join(texts_in(text))
 
     def _count_item(self, item: _Payload | _Line) -> None:
         """Count an item of the model's API."""

@@ -8,8 +8,9 @@ from typing import Any
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
-from foldlog._reports.figures import Figures
-from foldlog._reports.stored_figures import StoredFigures
+from foldlog._figures.stats import Stats
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import StoredFigures, Where
 from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
 
@@ -56,22 +57,24 @@ def bytes_of(store: Store, conversation: str) -> bytes:
 def figures_of(store: Store, conversation: str) -> dict[str, Any]:
     """What lists and statistics tell of a conversation, whether its events were made or not."""
     row = store.conversation(conversation, pending=True)
-    ((_, figures),) = StoredFigures(store).of([row])
-    return told_by(figures)
+    stored = FiguresOfStore(store)
+    ((_, figures),) = stored.of([row])
+    return told_by(figures, stored.totals(Where(only=[conversation])))
 
 
-def told_by(figures: Figures) -> dict[str, Any]:
-    counts = figures.counts
+def told_by(figures: StoredFigures, stats: Stats) -> dict[str, Any]:
     return {
         "calls": sorted(map(repr, figures.calls)),
-        "replies": sorted(figures.replies),
-        "errors": counts.errors,
-        "longest_wait_s": counts.longest_wait_s,
-        "tools": {name: (tool.calls, tool.errors) for name, tool in counts.tools.items()},
-        "days": sorted(counts.days),
+        "context": figures.context,
+        "errors": figures.errors,
+        "first_error": figures.first_error,
+        "state": figures.state,
+        "longest_wait_s": figures.longest_wait_s,
+        "tools": {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()},
+        "days": sorted(stats.days),
         "last": figures.overview.last_event_at,
         "title": figures.overview.title,
-        "condensations": figures.saved().condensations,
+        "condensations": figures.condensations,
     }
 
 

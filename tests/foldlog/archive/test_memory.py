@@ -102,13 +102,13 @@ def test_the_figures_of_a_long_source_are_made_twice(tmp_path: Path, monkeypatch
     monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
     made = list[int]()
-    line_of = importing.line_of
+    figures_in = importing.figures_in
 
-    def counted(skeleton: Any, format: Any, records: int, told: Any) -> bytes:
+    def counted(skeleton: Any, format: Any, records: int, told: Any) -> Any:
         made.append(records)
-        return line_of(skeleton, format, records, told)
+        return figures_in(skeleton, format, records, told)
 
-    monkeypatch.setattr(importing, "line_of", counted)
+    monkeypatch.setattr(importing, "figures_in", counted)
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
     with new_store() as store:

@@ -235,7 +235,7 @@ class Model:
         found = list[str]()
         for name, source in self.sources():
             found += [b"".join(raw(self.store, name)).decode()]
-            found += [each.decode("latin1") for each in (source.about, source.line, source.sums)]
+            found += [each.decode("latin1") for each in (source.about, source.sums)]
             found += [repr(figures_of(self.store, name))]
         for row in self.store.conversations():
             if row.erased_at is None and not self.store.conversation(row.id, pending=True).pending:

@@ -11,7 +11,7 @@ import pytest
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading
 from foldlog._archive.importing import Failed, Import, Imported, _OneSource
-from foldlog._reports.stored_figures import StoredFigures
+from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import SourceRefused
@@ -57,8 +57,9 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
     lines: list[bytes], path: Path
 ) -> None:
     def shown(store: Store, name: str) -> list[int | None]:
-        ((_, figures),) = StoredFigures(store).of([store.conversation(name, pending=True)])
-        condensations = figures.counts.condensations.values()
+        stored = FiguresOfStore(store)
+        ((_, figures),) = stored.of([store.conversation(name, pending=True)])
+        condensations = stored.totals().condensations.values()
         assert condensations
         forgotten = [n for one in condensations for n in (one.events_forgotten, one.summaries_forgotten)]
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]

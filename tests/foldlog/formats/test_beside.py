@@ -8,9 +8,9 @@ import pytest
 
 import foldlog as package
 from foldlog._cli.stores import open_existing
-from foldlog._reports.prices import Prices
-from foldlog._reports.spending import spent_by
-from foldlog._reports.stored_figures import StoredFigures
+from foldlog._figures.prices import Prices
+from foldlog._figures.spending import spent_by
+from foldlog._figures.stored import FiguresOfStore
 
 ASKED = [{"role": "system", "content": "You help."}, {"role": "user", "content": "Which files are here?"}]
 ANSWER = {"content": "Only a.py.", "role": "assistant", "tool_calls": None, "refusal": None}
@@ -34,10 +34,11 @@ def spent(prices=None):
     with open_existing("sqlite:///foldlog.db") as store:
         for row in list(store.iter_conversations()):
             store.version(row.id)  # which makes its events
-        stored = StoredFigures(store)
+        stored = FiguresOfStore(store)
         rows = [*stored.of(store.iter_conversations())]
         each = {row.id: spent_by(figures.calls, prices or Prices()) for row, figures in rows}
-        calls = stored.calls(rows)
+        stored.refresh()
+        calls = [*stored.totals().models.values()]
         day = {one.day for one in calls}
         total = sum(one.cost or 0 for one in calls), sum(one.calls for one in calls)
     told = {name: (one.prompt_tokens, one.completion_tokens, one.cost, one.calls) for name, one in each.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from foldlog._reports.source_figures import of_events
+from foldlog._figures.of_sources import of_events
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at, reader_of

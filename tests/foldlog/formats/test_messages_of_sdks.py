@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._figures.stored import collect_stats
 from foldlog._formats.imported_calls import calls_of_imported
 from foldlog._formats.record import within
 from foldlog._formats.registry import format_named
-from foldlog._reports.stats import collect_stats
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Encoder, decode, detect
 from foldlog.projections import View, well_formed

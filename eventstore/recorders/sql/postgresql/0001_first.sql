@@ -130,7 +130,7 @@ CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding
 
 -- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
 -- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
--- "about", "line" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+-- "about" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
 CREATE TABLE {schema}.sources (
     conversation bigint PRIMARY KEY,
     root         bigint NOT NULL,
@@ -145,7 +145,6 @@ CREATE TABLE {schema}.sources (
     fingerprint  bytea NOT NULL,
     redacted     bytea NOT NULL,
     about        bytea NOT NULL,
-    line         bytea NOT NULL,
     sums         bytea NOT NULL
 );
 CREATE INDEX sources_by_root ON {schema}.sources (root);
@@ -199,6 +198,82 @@ CREATE TABLE {schema}.records (
     body         bytea {lz4} NOT NULL,
     PRIMARY KEY (conversation, projection, version)
 ) {by_conversation};
+
+-- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
+-- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
+-- and "is_local" is 1 of the first, 2 of the last, 3 of both.
+-- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
+-- keyed digest, of which "texts" has the name.
+CREATE TABLE {schema}.figures (
+    conversation       bigint PRIMARY KEY,
+    id                 bytea NOT NULL,
+    code               bigint NOT NULL,
+    version            bigint NOT NULL,
+    is_companion       bigint NOT NULL,
+    recorded_at        bigint NOT NULL,
+    is_local           bigint NOT NULL,
+    first_at           bigint,
+    last_at            bigint,
+    longest_wait_s     double precision,
+    events             bigint,
+    errors             bigint,
+    view_tokens        bigint,
+    sent_events        bigint,
+    sent_summaries     bigint,
+    last_prompt_tokens bigint,
+    tokens             bigint,
+    condensations      bigint,
+    tokens_saved       bigint,
+    format             text,
+    state              text,
+    encoding           bigint NOT NULL,
+    texts              bytea NOT NULL
+);
+-- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
+CREATE TABLE {schema}.figure_calls (
+    conversation          bigint NOT NULL,
+    day                   text NOT NULL,
+    model                 text NOT NULL,
+    above                 bigint NOT NULL,
+    by_condenser          bigint NOT NULL,
+    calls                 bigint NOT NULL,
+    prompt_tokens         bigint,
+    completion_tokens     bigint,
+    cached_tokens         bigint,
+    cache_write_tokens    bigint,
+    cache_write_1h_tokens bigint,
+    reasoning_tokens      bigint,
+    cost                  double precision
+);
+CREATE INDEX figure_calls_of ON {schema}.figure_calls (conversation);
+-- The replies that another history may repeat, by a hash of their ids. figure_calls has them too: a total counts each once.
+-- What one used is null until another history has it too.
+CREATE TABLE {schema}.figure_replies (
+    reply                 bigint NOT NULL,
+    conversation          bigint NOT NULL,
+    day                   text,
+    model                 text,
+    above                 bigint,
+    by_condenser          bigint,
+    calls                 bigint,
+    prompt_tokens         bigint,
+    completion_tokens     bigint,
+    cached_tokens         bigint,
+    cache_write_tokens    bigint,
+    cache_write_1h_tokens bigint,
+    reasoning_tokens      bigint,
+    cost                  double precision,
+    PRIMARY KEY (reply, conversation)
+);
+CREATE INDEX figure_replies_of ON {schema}.figure_replies (conversation);
+-- All else that is summed or chosen by: "what" is counted, such as 'tool', and under which name.
+CREATE TABLE {schema}.figure_counts (
+    conversation bigint NOT NULL,
+    what         text NOT NULL,
+    name         text NOT NULL,
+    number       double precision,
+    PRIMARY KEY (conversation, what, name)
+);
 
 -- How far projections of the eventsourcing library have come, written in their own transactions. The token is
 -- random: by it a writer whose connection broke at the commit knows its own row.

@@ -705,7 +705,7 @@ SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
 ) OR NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = a.conversation)
 
 -- part: source
-conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, line, sums
+conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
 -- name: source
 SELECT {source} FROM {schema}.sources WHERE conversation = $1::bigint
@@ -716,18 +716,14 @@ SELECT conversation FROM {schema}.sources WHERE root = $1::bigint ORDER BY conve
 -- name: sources
 SELECT {source} FROM {schema}.sources WHERE conversation > $1::bigint ORDER BY conversation LIMIT $2::bigint
 
--- name: pending_lines
-SELECT c.id, s.conversation, s.encoding, s.line FROM {schema}.conversations c JOIN {schema}.sources s ON s.conversation = c.key
-WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
-
 -- name: abouts
 SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM {schema}.conversations c
 JOIN {schema}.sources s ON s.conversation = c.key WHERE c.visible AND c.erased_at IS NULL ORDER BY s.conversation
 
 -- name: put_source
 INSERT INTO {schema}.sources ({source})
-VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bigint, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea, $15::bytea)
-ON CONFLICT (conversation) DO UPDATE SET root = excluded.root, parent = excluded.parent, from_record = excluded.from_record, records = excluded.records, made = excluded.made, format = excluded.format, reader = excluded.reader, encoding = excluded.encoding, head = excluded.head, fingerprint = excluded.fingerprint, redacted = excluded.redacted, about = excluded.about, line = excluded.line, sums = excluded.sums
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bytea, $8::bigint, $9::bigint, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea)
+ON CONFLICT (conversation) DO UPDATE SET root = excluded.root, parent = excluded.parent, from_record = excluded.from_record, records = excluded.records, made = excluded.made, format = excluded.format, reader = excluded.reader, encoding = excluded.encoding, head = excluded.head, fingerprint = excluded.fingerprint, redacted = excluded.redacted, about = excluded.about, sums = excluded.sums
 
 -- name: set_progress
 UPDATE {schema}.sources SET records = $1::bigint, made = $2::bigint, head = $3::bytea WHERE conversation = $4::bigint
@@ -811,3 +807,172 @@ SELECT conversation FROM {schema}.refused LIMIT 1
 
 -- name: delete_places
 DELETE FROM {schema}.places WHERE conversation = $1::bigint
+
+-- Figures. Some questions and values are one JSON text: arrays of keys, of names, of rows.
+-- part: figure_columns
+code, version, is_companion, recorded_at, is_local, first_at, last_at, longest_wait_s, events, errors, view_tokens, sent_events, sent_summaries, last_prompt_tokens, tokens, condensations, tokens_saved, format, state
+
+-- part: call_columns
+day, model, above, by_condenser, calls, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, cost
+
+-- part: chosen
+chosen AS (
+    SELECT f.conversation FROM {schema}.figures f
+    WHERE ($2::bigint IS NULL OR f.last_at >= $2::bigint) AND ($3::bigint IS NULL OR f.last_at < $3::bigint)
+    AND ($4::bigint > 0 OR f.is_companion = 0)
+    AND ($5::bytea IS NULL OR f.conversation IN (SELECT jsonb_array_elements_text(convert_from($5::bytea, 'UTF8')::jsonb)::bigint))
+    AND f.conversation NOT IN (SELECT jsonb_array_elements_text(convert_from($6::bytea, 'UTF8')::jsonb)::bigint)
+    AND NOT EXISTS (
+        SELECT 1 FROM jsonb_array_elements(convert_from($1::bytea, 'UTF8')::jsonb) h WHERE NOT EXISTS (
+            SELECT 1 FROM {schema}.figure_counts n WHERE n.conversation = f.conversation AND n.what = h ->> 0
+            AND n.number > 0 AND n.name IN (SELECT jsonb_array_elements_text(h -> 1))
+        )
+    )
+)
+
+-- name: put_figures
+INSERT INTO {schema}.figures (conversation, id, encoding, texts, {figure_columns})
+SELECT $1::bigint, $2::bytea, $3::bigint, $4::bytea, (w ->> 0)::bigint, (w ->> 1)::bigint, (w ->> 2)::bigint, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::double precision, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::bigint, (w ->> 12)::bigint, (w ->> 13)::bigint, (w ->> 14)::bigint, (w ->> 15)::bigint, (w ->> 16)::bigint, (w ->> 17)::text, (w ->> 18)::text FROM (SELECT convert_from($5::bytea, 'UTF8')::jsonb AS w) v
+ON CONFLICT (conversation) DO UPDATE SET
+    id = excluded.id, encoding = excluded.encoding, texts = excluded.texts,
+    code = excluded.code, version = excluded.version, is_companion = excluded.is_companion, recorded_at = excluded.recorded_at, is_local = excluded.is_local, first_at = excluded.first_at, last_at = excluded.last_at, longest_wait_s = excluded.longest_wait_s, events = excluded.events, errors = excluded.errors, view_tokens = excluded.view_tokens, sent_events = excluded.sent_events, sent_summaries = excluded.sent_summaries, last_prompt_tokens = excluded.last_prompt_tokens, tokens = excluded.tokens, condensations = excluded.condensations, tokens_saved = excluded.tokens_saved, format = excluded.format, state = excluded.state
+
+-- name: put_figure_calls
+INSERT INTO {schema}.figure_calls (conversation, {call_columns})
+SELECT $1::bigint, (w ->> 0)::text, (w ->> 1)::text, (w ->> 2)::bigint, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::bigint, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::double precision FROM jsonb_array_elements(convert_from($2::bytea, 'UTF8')::jsonb) w
+
+-- name: put_figure_replies
+INSERT INTO {schema}.figure_replies (conversation, reply, {call_columns})
+SELECT $1::bigint, (w ->> 0)::bigint, (w ->> 1)::text, (w ->> 2)::text, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::bigint, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::bigint, (w ->> 12)::double precision FROM jsonb_array_elements(convert_from($2::bytea, 'UTF8')::jsonb) w
+ON CONFLICT (reply, conversation) DO UPDATE SET
+    day = excluded.day, model = excluded.model, above = excluded.above, by_condenser = excluded.by_condenser, calls = excluded.calls, prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens, cached_tokens = excluded.cached_tokens, cache_write_tokens = excluded.cache_write_tokens, cache_write_1h_tokens = excluded.cache_write_1h_tokens, reasoning_tokens = excluded.reasoning_tokens, cost = excluded.cost
+
+-- name: put_figure_counts
+INSERT INTO {schema}.figure_counts (conversation, what, name, number)
+SELECT $1::bigint, w ->> 0, w ->> 1, (w ->> 2)::double precision FROM jsonb_array_elements(convert_from($2::bytea, 'UTF8')::jsonb) w
+
+-- name: forget_figures
+DELETE FROM {schema}.figures WHERE conversation = $1::bigint
+
+-- name: forget_figure_calls
+DELETE FROM {schema}.figure_calls WHERE conversation = $1::bigint
+
+-- name: forget_figure_replies
+DELETE FROM {schema}.figure_replies WHERE conversation = $1::bigint
+
+-- name: forget_figure_counts
+DELETE FROM {schema}.figure_counts WHERE conversation = $1::bigint
+
+-- Conversations of which there are no figures, or those of another version.
+-- name: figures_to_count
+SELECT c.id, f.code IS NULL FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> $1::bigint OR f.version <> greatest(
+    (SELECT max(id) + 1 FROM {schema}.events WHERE conversation = c.key), c.parent_version, 0
+))
+
+-- name: figures_between
+SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
+FROM {schema}.conversations c JOIN {schema}.figures f ON f.conversation = c.key
+WHERE c.visible AND c.id >= $1::bytea AND c.id <= $2::bytea
+    AND substring(c.id, 1, 256) >= substring($1::bytea, 1, 256)
+    AND substring(c.id, 1, 256) <= substring($2::bytea, 1, 256)
+
+-- name: figures_of
+SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
+FROM {schema}.figures f WHERE f.conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
+-- name: figure_calls_of
+SELECT conversation, {call_columns} FROM {schema}.figure_calls WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
+-- A figure that is not known comes last, in either order.
+-- name: figures_sorted
+WITH {chosen}
+SELECT conversation, figure, id FROM (
+    SELECT f.conversation, f.id, (CASE convert_from($7::bytea, 'UTF8')
+        WHEN 'recorded' THEN recorded_at WHEN 'activity' THEN last_at WHEN 'started' THEN first_at
+        WHEN 'duration' THEN last_at - first_at WHEN 'wait' THEN longest_wait_s WHEN 'events' THEN events
+        WHEN 'errors' THEN errors WHEN 'view' THEN view_tokens WHEN 'prompt' THEN last_prompt_tokens
+        WHEN 'tokens' THEN tokens WHEN 'condensations' THEN condensations WHEN 'saved' THEN tokens_saved
+        WHEN 'state' THEN CASE state
+            WHEN 'error' THEN 4 WHEN 'open_call' THEN 3 WHEN 'result' THEN 2 WHEN 'request' THEN 1 WHEN 'answer' THEN 0
+        END
+    END)::double precision AS figure
+    FROM chosen JOIN {schema}.figures f USING (conversation)
+) s
+ORDER BY figure IS NULL, figure * $8::bigint, CASE WHEN $7::bytea = 'id'::bytea AND $8::bigint < 0 THEN id END DESC, id LIMIT $9::bigint
+
+-- part: prices
+prices (model, above, input, cached, written, written_1h, output, thought) AS (
+    SELECT w ->> 0, (w ->> 1)::bigint, (w ->> 2)::double precision, (w ->> 3)::double precision, (w ->> 4)::double precision, (w ->> 5)::double precision, (w ->> 6)::double precision, (w ->> 7)::double precision FROM jsonb_array_elements(convert_from($9::bytea, 'UTF8')::jsonb) w
+)
+
+-- part: cost_of_calls
+coalesce(cost, CASE WHEN prompt_tokens IS NOT NULL AND completion_tokens IS NOT NULL THEN
+    input * greatest(0, prompt_tokens - coalesce(cached_tokens, 0) - coalesce(cache_write_tokens, 0))
+    + cached * coalesce(cached_tokens, 0)
+    + written * (coalesce(cache_write_tokens, 0) - coalesce(cache_write_1h_tokens, 0))
+    + written_1h * coalesce(cache_write_1h_tokens, 0)
+    + output * (completion_tokens - least(coalesce(reasoning_tokens, 0), completion_tokens))
+    + thought * least(coalesce(reasoning_tokens, 0), completion_tokens) END)
+
+-- part: has_tokens
+(coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) > 0)
+
+-- name: figures_by_cost
+WITH {chosen}, {prices}
+SELECT conversation, figure, id FROM (
+    SELECT f.conversation, f.id, (
+        SELECT CASE WHEN NOT coalesce(bool_or({has_tokens} AND {cost_of_calls} IS NULL), false)
+            THEN sum({cost_of_calls}) END
+        FROM {schema}.figure_calls k LEFT JOIN prices p USING (model, above) WHERE k.conversation = f.conversation
+    ) AS figure
+    FROM chosen JOIN {schema}.figures f USING (conversation)
+) s
+ORDER BY figure IS NULL, figure * $7::bigint, id LIMIT $8::bigint
+
+-- name: figure_sums
+WITH {chosen}
+SELECT is_local, count(*), count(*) FILTER (WHERE errors IS NULL), count(*) FILTER (WHERE coalesce(tokens, 0) = 0),
+    min(first_at), max(last_at), max(longest_wait_s), sum(view_tokens)::bigint
+FROM chosen JOIN {schema}.figures f USING (conversation) GROUP BY is_local
+
+-- A name of an encrypted conversation is known from the texts of one of them.
+-- name: figure_totals
+WITH {chosen}
+SELECT what, name, min(conversation), count(*) FILTER (WHERE number > 0), sum(number)
+FROM chosen JOIN {schema}.figure_counts n USING (conversation)
+WHERE what IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)) GROUP BY what, name
+
+-- A reply that several of them have counts once: where it has most tokens, since a copy may be cut short.
+-- name: figure_spending
+WITH {chosen}, repeated AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
+    ) AS place
+    FROM {schema}.figure_replies
+    WHERE reply IN (SELECT reply FROM {schema}.figure_replies GROUP BY reply HAVING count(*) > 1)
+        AND conversation IN (SELECT conversation FROM chosen)
+), all_calls AS (
+    SELECT 1 AS sign, conversation, {call_columns} FROM chosen JOIN {schema}.figure_calls USING (conversation)
+    UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
+)
+SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls)::bigint,
+    sum(sign * prompt_tokens)::bigint, sum(sign * completion_tokens)::bigint, sum(sign * cached_tokens)::bigint, sum(sign * cache_write_tokens)::bigint, sum(sign * cache_write_1h_tokens)::bigint, sum(sign * reasoning_tokens)::bigint, sum(sign * cost)
+FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
+
+-- Replies that several histories have, of which it is not stored what they used.
+-- name: figure_replies_to_read
+SELECT conversation, reply FROM {schema}.figure_replies
+WHERE day IS NULL AND reply IN (SELECT reply FROM {schema}.figure_replies GROUP BY reply HAVING count(*) > 1)
+
+-- name: figures_without_cost
+WITH {chosen}
+SELECT count(DISTINCT conversation) FROM chosen JOIN {schema}.figure_calls USING (conversation)
+WHERE cost IS NULL AND {has_tokens}
+    AND (prompt_tokens IS NULL OR completion_tokens IS NULL OR model IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)))
+
+-- Runs and errors by the day of their last activity, in microseconds.
+-- name: figures_by_day
+WITH {chosen}
+SELECT last_at / 86400000000, count(*), sum(errors)::bigint, count(*) FILTER (WHERE state = 'error')
+FROM chosen JOIN {schema}.figures f USING (conversation) WHERE last_at IS NOT NULL GROUP BY 1

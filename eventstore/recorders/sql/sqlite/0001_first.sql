@@ -101,7 +101,7 @@ CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
 
 -- The source of an import, under the key of the conversation that it is. Records below from_record are those of "parent"; all
 -- that came of one source have its "root". "made" records have events. "redacted" are numbers of its own records, 4 bytes each.
--- "about", "line" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
+-- "about" and "sums" are deflated, and sealed in an encrypted conversation. "fingerprint" refuses it once it is erased.
 CREATE TABLE sources (
     conversation INTEGER PRIMARY KEY,
     root         INTEGER NOT NULL,
@@ -116,7 +116,6 @@ CREATE TABLE sources (
     fingerprint  BLOB NOT NULL,
     redacted     BLOB NOT NULL,
     about        BLOB NOT NULL,
-    line         BLOB NOT NULL,
     sums         BLOB NOT NULL
 ) STRICT;
 CREATE INDEX sources_by_root ON sources (root);
@@ -168,6 +167,82 @@ CREATE TABLE records (
     checksum     INTEGER NOT NULL,
     body         BLOB NOT NULL,
     PRIMARY KEY (conversation, projection, version)
+) STRICT, WITHOUT ROWID;
+
+-- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
+-- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
+-- and "is_local" is 1 of the first, 2 of the last, 3 of both.
+-- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
+-- keyed digest, of which "texts" has the name.
+CREATE TABLE figures (
+    conversation       INTEGER PRIMARY KEY,
+    id                 TEXT NOT NULL,
+    code               INTEGER NOT NULL,
+    version            INTEGER NOT NULL,
+    is_companion       INTEGER NOT NULL,
+    recorded_at        INTEGER NOT NULL,
+    is_local           INTEGER NOT NULL,
+    first_at           INTEGER,
+    last_at            INTEGER,
+    longest_wait_s     REAL,
+    events             INTEGER,
+    errors             INTEGER,
+    view_tokens        INTEGER,
+    sent_events        INTEGER,
+    sent_summaries     INTEGER,
+    last_prompt_tokens INTEGER,
+    tokens             INTEGER,
+    condensations      INTEGER,
+    tokens_saved       INTEGER,
+    format             TEXT,
+    state              TEXT,
+    encoding           INTEGER NOT NULL,
+    texts              BLOB NOT NULL
+) STRICT;
+-- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
+CREATE TABLE figure_calls (
+    conversation          INTEGER NOT NULL,
+    day                   TEXT NOT NULL,
+    model                 TEXT NOT NULL,
+    above                 INTEGER NOT NULL,
+    by_condenser          INTEGER NOT NULL,
+    calls                 INTEGER NOT NULL,
+    prompt_tokens         INTEGER,
+    completion_tokens     INTEGER,
+    cached_tokens         INTEGER,
+    cache_write_tokens    INTEGER,
+    cache_write_1h_tokens INTEGER,
+    reasoning_tokens      INTEGER,
+    cost                  REAL
+) STRICT;
+CREATE INDEX figure_calls_of ON figure_calls (conversation);
+-- The replies that another history may repeat, by a hash of their ids. figure_calls has them too: a total counts each once.
+-- What one used is null until another history has it too.
+CREATE TABLE figure_replies (
+    reply                 INTEGER NOT NULL,
+    conversation          INTEGER NOT NULL,
+    day                   TEXT,
+    model                 TEXT,
+    above                 INTEGER,
+    by_condenser          INTEGER,
+    calls                 INTEGER,
+    prompt_tokens         INTEGER,
+    completion_tokens     INTEGER,
+    cached_tokens         INTEGER,
+    cache_write_tokens    INTEGER,
+    cache_write_1h_tokens INTEGER,
+    reasoning_tokens      INTEGER,
+    cost                  REAL,
+    PRIMARY KEY (reply, conversation)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX figure_replies_of ON figure_replies (conversation);
+-- All else that is summed or chosen by: "what" is counted, such as 'tool', and under which name.
+CREATE TABLE figure_counts (
+    conversation INTEGER NOT NULL,
+    what         TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    number       REAL,
+    PRIMARY KEY (conversation, what, name)
 ) STRICT, WITHOUT ROWID;
 
 -- How far projections of the eventsourcing library have come, written in their own transactions.

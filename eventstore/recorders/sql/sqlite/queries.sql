@@ -466,7 +466,7 @@ SELECT count(*) FROM attachments a WHERE NOT EXISTS (
 ) OR NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = a.conversation)
 
 -- part: source
-conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, line, sums
+conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
 -- name: source
 SELECT {source} FROM sources WHERE conversation = ?
@@ -477,17 +477,13 @@ SELECT conversation FROM sources WHERE root = ? ORDER BY conversation
 -- name: sources
 SELECT {source} FROM sources WHERE conversation > ? ORDER BY conversation LIMIT ?
 
--- name: pending_lines
-SELECT c.id, s.conversation, s.encoding, s.line FROM conversations c JOIN sources s ON s.conversation = c.key
-WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
-
 -- name: abouts
 SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM conversations c
 JOIN sources s ON s.conversation = c.key WHERE c.visible AND c.erased_at IS NULL ORDER BY s.conversation
 
 -- name: put_source
 INSERT OR REPLACE INTO sources ({source})
-VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_progress
 UPDATE sources SET records = ?, made = ?, head = ? WHERE conversation = ?
@@ -566,3 +562,164 @@ SELECT conversation FROM refused LIMIT 1
 
 -- name: delete_places
 DELETE FROM places WHERE conversation = ?
+
+-- Figures. Some questions and values are one JSON text: arrays of keys, of names, of rows.
+-- part: figure_columns
+code, version, is_companion, recorded_at, is_local, first_at, last_at, longest_wait_s, events, errors, view_tokens, sent_events, sent_summaries, last_prompt_tokens, tokens, condensations, tokens_saved, format, state
+
+-- part: call_columns
+day, model, above, by_condenser, calls, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, cost
+
+-- part: chosen
+wanted (named, since, until, companions, only, without) AS (VALUES (?, ?, ?, ?, ?, ?)),
+chosen AS (
+    SELECT f.conversation FROM wanted w CROSS JOIN figures f
+    WHERE (w.since IS NULL OR f.last_at >= w.since) AND (w.until IS NULL OR f.last_at < w.until)
+    AND (w.companions OR NOT f.is_companion)
+    AND (w.only IS NULL OR f.conversation IN (SELECT value FROM json_each((SELECT only FROM wanted))))
+    AND f.conversation NOT IN (SELECT value FROM json_each((SELECT without FROM wanted)))
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(w.named) h WHERE NOT EXISTS (
+            SELECT 1 FROM figure_counts n WHERE n.conversation = f.conversation AND n.what = h.value ->> 0
+            AND n.number > 0 AND n.name IN (SELECT value FROM json_each(h.value, '$[1]'))
+        )
+    )
+)
+
+-- name: put_figures
+INSERT OR REPLACE INTO figures (conversation, id, encoding, texts, {figure_columns})
+SELECT ?, CAST(? AS TEXT), ?, ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11, w.value ->> 12, w.value ->> 13, w.value ->> 14, w.value ->> 15, w.value ->> 16, w.value ->> 17, w.value ->> 18 FROM (SELECT CAST(? AS TEXT) AS value) w
+
+-- name: put_figure_calls
+INSERT INTO figure_calls (conversation, {call_columns})
+SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11 FROM json_each(?) w
+
+-- name: put_figure_replies
+INSERT OR REPLACE INTO figure_replies (conversation, reply, {call_columns})
+SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11, w.value ->> 12 FROM json_each(?) w
+
+-- name: put_figure_counts
+INSERT INTO figure_counts (conversation, what, name, number)
+SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2 FROM json_each(?) w
+
+-- name: forget_figures
+DELETE FROM figures WHERE conversation = ?
+
+-- name: forget_figure_calls
+DELETE FROM figure_calls WHERE conversation = ?
+
+-- name: forget_figure_replies
+DELETE FROM figure_replies WHERE conversation = ?
+
+-- name: forget_figure_counts
+DELETE FROM figure_counts WHERE conversation = ?
+
+-- Conversations of which there are no figures, or those of another version.
+-- name: figures_to_count
+SELECT c.id, f.code IS NULL FROM conversations c LEFT JOIN figures f ON f.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> ? OR f.version <> max(
+    coalesce((SELECT max(id) + 1 FROM events WHERE conversation = c.key), 0), coalesce(c.parent_version, 0)
+))
+
+-- name: figures_between
+SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
+FROM conversations c CROSS JOIN figures f ON f.conversation = c.key
+WHERE c.visible AND c.id >= CAST(? AS TEXT) AND c.id <= CAST(? AS TEXT)
+
+-- name: figures_of
+SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
+FROM json_each(?) w CROSS JOIN figures f ON f.conversation = w.value
+
+-- name: figure_calls_of
+SELECT conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure_calls k ON k.conversation = w.value
+
+-- A figure that is not known comes last, in either order.
+-- name: figures_sorted
+WITH {chosen}, asked (sort, direction, most) AS (VALUES (CAST(? AS TEXT), ?, ?))
+SELECT conversation, figure, id FROM (
+    SELECT f.conversation, f.id, CASE sort
+        WHEN 'recorded' THEN recorded_at WHEN 'activity' THEN last_at WHEN 'started' THEN first_at
+        WHEN 'duration' THEN last_at - first_at WHEN 'wait' THEN longest_wait_s WHEN 'events' THEN events
+        WHEN 'errors' THEN errors WHEN 'view' THEN view_tokens WHEN 'prompt' THEN last_prompt_tokens
+        WHEN 'tokens' THEN tokens WHEN 'condensations' THEN condensations WHEN 'saved' THEN tokens_saved
+        WHEN 'state' THEN CASE state
+            WHEN 'error' THEN 4 WHEN 'open_call' THEN 3 WHEN 'result' THEN 2 WHEN 'request' THEN 1 WHEN 'answer' THEN 0
+        END
+    END AS figure
+    FROM asked CROSS JOIN chosen CROSS JOIN figures f USING (conversation)
+), asked
+ORDER BY figure IS NULL, figure * direction, iif(sort = 'id' AND direction < 0, id, NULL) DESC, id LIMIT (SELECT most FROM asked)
+
+-- part: prices
+prices (model, above, input, cached, written, written_1h, output, thought) AS (
+    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7 FROM json_each(?)
+)
+
+-- part: cost_of_calls
+coalesce(cost, input * max(0, prompt_tokens - coalesce(cached_tokens, 0) - coalesce(cache_write_tokens, 0))
+    + cached * coalesce(cached_tokens, 0)
+    + written * (coalesce(cache_write_tokens, 0) - coalesce(cache_write_1h_tokens, 0))
+    + written_1h * coalesce(cache_write_1h_tokens, 0)
+    + output * (completion_tokens - min(coalesce(reasoning_tokens, 0), completion_tokens))
+    + thought * min(coalesce(reasoning_tokens, 0), completion_tokens))
+
+-- part: has_tokens
+(coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) > 0)
+
+-- name: figures_by_cost
+WITH {chosen}, asked (direction, most) AS (VALUES (?, ?)), {prices}
+SELECT conversation, figure, id FROM (
+    SELECT f.conversation, f.id, (
+        SELECT iif(total({has_tokens} AND {cost_of_calls} IS NULL), NULL, sum({cost_of_calls}))
+        FROM figure_calls k LEFT JOIN prices p USING (model, above) WHERE k.conversation = f.conversation
+    ) AS figure
+    FROM chosen CROSS JOIN figures f USING (conversation)
+), asked
+ORDER BY figure IS NULL, figure * direction, id LIMIT (SELECT most FROM asked)
+
+-- name: figure_sums
+WITH {chosen}
+SELECT is_local, count(*), sum(errors IS NULL), sum(coalesce(tokens, 0) = 0), min(first_at), max(last_at),
+    max(longest_wait_s), sum(view_tokens)
+FROM chosen CROSS JOIN figures f USING (conversation) GROUP BY is_local
+
+-- A name of an encrypted conversation is known from the texts of one of them.
+-- name: figure_totals
+WITH {chosen}
+SELECT what, name, min(conversation), sum(number > 0), sum(number)
+FROM chosen CROSS JOIN figure_counts n USING (conversation)
+WHERE what IN (SELECT value FROM json_each(?)) GROUP BY what, name
+
+-- A reply that several of them have counts once: where it has most tokens, since a copy may be cut short.
+-- name: figure_spending
+WITH {chosen}, repeated AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
+    ) AS place
+    FROM figure_replies
+    WHERE reply IN (SELECT reply FROM figure_replies GROUP BY reply HAVING count(*) > 1)
+        AND conversation IN (SELECT conversation FROM chosen)
+), all_calls AS (
+    SELECT 1 AS sign, conversation, {call_columns} FROM chosen CROSS JOIN figure_calls USING (conversation)
+    UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
+)
+SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls),
+    sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * cache_write_1h_tokens), sum(sign * reasoning_tokens), sum(sign * cost)
+FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
+
+-- Replies that several histories have, of which it is not stored what they used.
+-- name: figure_replies_to_read
+SELECT conversation, reply FROM figure_replies
+WHERE day IS NULL AND reply IN (SELECT reply FROM figure_replies GROUP BY reply HAVING count(*) > 1)
+
+-- name: figures_without_cost
+WITH {chosen}
+SELECT count(DISTINCT conversation) FROM chosen CROSS JOIN figure_calls USING (conversation)
+WHERE cost IS NULL AND {has_tokens}
+    AND (prompt_tokens IS NULL OR completion_tokens IS NULL OR model IN (SELECT value FROM json_each(?)))
+
+-- Runs and errors by the day of their last activity, in microseconds.
+-- name: figures_by_day
+WITH {chosen}
+SELECT last_at / 86400000000, count(*), sum(errors), sum(state = 'error')
+FROM chosen CROSS JOIN figures f USING (conversation) WHERE last_at IS NOT NULL GROUP BY 1

@@ -16,7 +16,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
 from foldlog._maintenance import holds_plain_events, note_files
-from foldlog._reports.unreadable import sound
+from foldlog._unreadable import sound
 from foldlog._words.gist import content, count
 from foldlog.eventstore import EventStoreError, Store, StoreUnusable, open_store, restore_store
 from foldlog.eventstore.inside import as_url, has_content

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
+from foldlog._figures.prices import Prices
 from foldlog._formats.imported_calls import calls_of_imported, counts_on
-from foldlog._formats.summed_calls import DIGITS, HASH_BYTES, Calls, add_up, calls_in, hash_of_reply
+from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
-from foldlog._reports.prices import Prices
 from foldlog._usage import IMPORTED
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
@@ -29,7 +29,7 @@ class Spending(Struct):
     ``replies``    calls by the ids of the reply, each to be counted once
     ``runs``       those whose source gives only the sum
     ``paid``       the cost of all, where only such a sum has it
-    ``last``       the tokens of the prompt of the agent's last call
+    ``last``       the tokens of the prompt of the agent's last call; ``context`` those of all such prompts
     ``is_each``, ``has_cost``  whether imported events give the usage of each call, and its cost
     ``counts_on``  whether later events can be counted without these
     """
@@ -39,6 +39,7 @@ class Spending(Struct):
     runs: list[Calls] = []
     paid: float | None = None
     last: int | None = None
+    context: Curve = field(default_factory=Curve)
     is_each: bool = False
     has_cost: bool = False
     counts_on: bool = True
@@ -84,6 +85,7 @@ class Spending(Struct):
         is_one = call.calls == 1 and others is not self.runs
         if is_one and prompt and not call.by_condenser:
             self.last = prompt
+            self.context.add(prompt)
         if call.reply is None:
             others.append(calls)
             return
@@ -91,18 +93,14 @@ class Spending(Struct):
         if before is None or calls.tokens >= before.tokens:  # a copy may be cut short
             self.replies[call.reply] = calls
 
-    def hashes(self) -> bytes:
-        """Return a hash of each reply, equal for all its copies: see ``hash_of_reply``."""
-        each = (hash_of_reply(reply, calls) for reply, calls in self.replies.items())
-        return b"".join(hashed.to_bytes(HASH_BYTES) for hashed in each)
+    def by_hash(self) -> dict[int, Calls]:
+        """Return each reply by a hash that all its copies have: see ``hash_of_reply``."""
+        return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
 
-    def summed(self, seen: Collection[int] = ()) -> list[Calls]:
-        """Return all calls added up, without replies whose hashes were ``seen``."""
-        replies = (
-            calls for reply, calls in self.replies.items() if not seen or hash_of_reply(reply, calls) not in seen
-        )
-        calls = add_up(chain(self.calls, self.runs, replies))
-        if self.paid is not None and not seen and len({one[:2] for one in calls}) == 1:
+    def summed(self) -> list[Calls]:
+        """Return all calls added up."""
+        calls = add_up(chain(self.calls, self.runs, self.replies.values()))
+        if self.paid is not None and len({one[:2] for one in calls}) == 1:
             calls = [one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)]
         return calls
 

@@ -34,6 +34,13 @@ class Price(msgspec.Struct, frozen=True):
         """Return the prices of a call whose prompt has this number of tokens."""
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
+    def of_each(self) -> tuple[float, float, float, float, float, float]:
+        """Return the prices of a token: of a prompt new, of the cache, written there for minutes and for an hour; of a
+        reply of its words, and of thought.
+        """
+        prompt, reply = self.of_prompt, self.of_reply
+        return prompt(1, 0), prompt(0, 1), prompt(0, 0, 1), prompt(0, 0, 0, 1), reply(1), reply(1, 1)
+
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
         """Return the price of a prompt: of tokens that are new, that the provider's cache had, and that go there, for
         minutes or for an hour. Where these have no price of their own, they cost as others do.

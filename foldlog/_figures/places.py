@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from foldlog._companions import companion_of
-from foldlog._formats.files.frames import WHERE
+from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
@@ -25,19 +25,7 @@ class _About(msgspec.Struct):
     where: dict[str, str] = {}
 
 
-class _Overview(msgspec.Struct, array_like=True):
-    """The first fields of ``Overview`` in the stored figures of a source."""
-
-    attributes: msgspec.Raw
-    title: str | None
-
-
-class _Line(msgspec.Struct):
-    overview: _Overview
-
-
 _decode = msgspec.json.Decoder(_About).decode
-_decode_line = msgspec.msgpack.Decoder(_Line).decode
 
 
 def where_written(format: Format, told: Mapping[str, Any], title: str | None) -> dict[str, str]:
@@ -57,10 +45,18 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
         if source is None:
             return {}
-        title = _decode_line(source.line).overview.title if source.line else None
-        return where_written(format_named(source.format), about(source), title)
+        format, told = format_named(source.format), about(source)
+        return where_written(format, told, told.get(TITLE) or _title_counted(format, source.sums))
 
     return store.database.recorder.query(read)
+
+
+def _title_counted(format: Format, sums: bytes) -> str | None:
+    """Return the title that was counted of a source, where its format counts one."""
+    if format.skeleton is None or not sums:
+        return None
+    state = format.skeleton(sums).state
+    return state.title or state.asked or state.said
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:

@@ -10,66 +10,26 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
-
 from foldlog._documents import CondensationsDocument, SavingsDocument, ToolDocument
+from foldlog._figures.counting import Figures, figures_of
+from foldlog._figures.counts import Counts
+from foldlog._figures.overview import TITLE_MAX, Overview
+from foldlog._figures.places import where_written
 from foldlog._formats.decoded import DecodedRecords, values_of
 from foldlog._formats.files.frames import TITLE
 from foldlog._formats.format import Format
 from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.summed_calls import Calls
+from foldlog._formats.summed_calls import Calls, hashes_in
 from foldlog._formats.tips import lacking
-from foldlog._reports.counts import Counts
-from foldlog._reports.figures import Counting, Figures, figures_of
-from foldlog._reports.overview import TITLE_MAX, Overview
-from foldlog._reports.places import where_written
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
-from foldlog.eventstore.sources.tables import Sources
+from foldlog.eventstore.sources.tables import Source, Sources
 from foldlog.projections import View
-
-_pack = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Figures).decode
-
-
-def _encode(figures: Figures) -> bytes:
-    """Encode figures; half a surrogate pair in a title becomes a question mark."""
-    try:
-        return _pack(figures)
-    except UnicodeEncodeError:
-        return _pack(_sound(msgspec.to_builtins(figures)))
-
-
-def _sound(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            return {_sound(name): _sound(each) for name, each in value.items()}
-        case list() | tuple():
-            return [*map(_sound, value)]
-    return value
-
-
-def line_of(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> bytes:
-    """Return the figures of a source, as they are stored. ``told`` is what is stored about the source."""
-    figures = figures_in(skeleton, format, records, told)
-    fields = {name: getattr(figures, name) for name in Figures.__struct_fields__}
-    return _encode(Figures(**fields))
-
-
-def entitled(line: bytes, told: Mapping[str, Any]) -> bytes:
-    """Return the stored figures of a source with the title that is now stored about it."""
-    if not line or TITLE not in told:
-        return line
-    figures = _decode(line)
-    figures.overview = figures.overview._replace(title=told[TITLE][:TITLE_MAX])
-    return _encode(figures)
 
 
 def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
@@ -82,28 +42,38 @@ def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
         counted.add(record, hashed)
 
 
-def pending_figures(store: Store) -> dict[str, Figures]:
-    """Return the figures of the conversations that have records without events, by their ids. Cost: a row of each."""
-    lines = store.database.recorder.query(lambda reader: Sources(store.database, reader).pending_lines())
-    return {name: _decode(line) if line else _without_key() for name, line in lines.items()}
+def pending_figures(store: Store, conversation: str) -> Figures:
+    """Return the figures of a conversation that has records without events. Cost: what was counted of its source, and
+    the records since; of a format without a skeleton all of them. Raises ``KeyUnavailable``.
+    """
+    source = _source(store, conversation)
+    format, start = format_named(source.format), 0
+    counted: Skeleton | DecodedRecords = DecodedRecords(format)
+    if format.skeleton is not None:
+        counted = format.skeleton(source.sums)
+        start = counted.state.records
+    for block in blocks_of(store.database, source, start) if start < source.records else ():
+        count_block(counted, block.since(max(start, block.first)))
+    return figures_in(counted, format, source.records, about(source))
 
 
-def pending_calls(store: Store, conversation: str, seen: Collection[int]) -> list[Calls]:
-    """Return the calls of one of these, without the replies with hashes that were seen. Cost: its records."""
+def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
+    """Return what these replies used, by their hashes. Cost: the records of the source."""
+    source = _source(store, conversation)
+    format = format_named(source.format)
+    if format.skeleton is None:
+        return {}  # they are counted from events, and known
+    counted = format.skeleton(left_out=hashes)
+    for block in blocks_of(store.database, source):
+        count_block(counted, block)
+    counted.replies.total()
+    return counted.replies.others
+
+
+def _source(store: Store, conversation: str) -> Source:
     source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
     assert source is not None
-    format = format_named(source.format)
-    records = DecodedRecords(format) if format.skeleton is None else format.skeleton(left_out=seen)
-    for block in blocks_of(store.database, source):
-        count_block(records, block)
-    if isinstance(records, DecodedRecords):
-        return of_events(records.events, about(source)).spending.summed(seen)
-    return records.replies.total().calls
-
-
-def _without_key() -> Figures:
-    problem = "it is encrypted, and its key is not given"
-    return Figures(overview=Overview(problem=problem, needs_key=True))
+    return source
 
 
 def figures_in(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Figures:
@@ -142,6 +112,8 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         last_at=time_in(state.last_at),
         longest_wait_s=state.longest_wait_s,
         unmarked=0 if skeleton.marks_errors else 1,
+        last="open_call" if state.waiting else state.last,
+        first_error=state.first_error or None,
     )
     title = state.title or state.asked or state.said
     overview = Overview(
@@ -159,12 +131,13 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         reasons=saved if state.compactions else {},
         counts=counts,
         calls=replies.calls,
-        replies=replies.hashes,
+        replies=dict.fromkeys(hashes_in(replies.hashes)),
+        context=replies.context.points,
         last_prompt_tokens=replies.last_prompt,
     )
 
 
-def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Counting:
+def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Figures:
     """Return the figures of events in memory, with the calls that the source tells beside the records."""
     if told.get("usage"):
         change = {IMPORTED: {"value": told["usage"]}}

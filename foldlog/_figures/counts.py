@@ -7,19 +7,20 @@ from datetime import datetime
 from msgspec import Struct
 
 from foldlog._documents import CondensationsDocument, ToolDocument
+from foldlog._figures.overview import is_about_it
+from foldlog._figures.savings import is_made, recorded_cost
+from foldlog._figures.spending import sum_up
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import dicts_in
+from foldlog._formats.skeleton import ENDS_WITH, beginning_of
 from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
 from foldlog._kinds import label
-from foldlog._reports.overview import is_about_it
-from foldlog._reports.savings import is_made, recorded_cost
-from foldlog._reports.spending import sum_up
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.inside import EventTime, in_utc, is_structural
-from foldlog.projections import begins_reply
+from foldlog.projections import begins_reply, words_of
 
 NO_NAME = "(not named)"
 
@@ -37,6 +38,8 @@ class Counts(Struct):
     ``waiting``             the tools of the calls without a result, in order, by the id of the call; some sources name
                             no tool in a result
     ``reached``             the time of the last counted event
+    ``last``                what the last one is: see ``state``
+    ``first_error``         the beginning of the text of the first error
     ``findings``            events that could not be read; no other count includes them
     """
 
@@ -51,7 +54,16 @@ class Counts(Struct):
     unmarked: int = 0
     waiting: dict[str, list[str]] = {}
     reached: EventTime | None = None
+    last: str | None = None
+    first_error: str | None = None
     findings: list[str] = []
+
+    @property
+    def state(self) -> str | None:
+        """What a conversation ends with: ``open_call``, calls without a result; ``error`` or ``result``, that of a
+        call; ``answer``, words of the agent; ``request``, words of a user. None before any of these.
+        """
+        return "open_call" if self.waiting else self.last
 
     @property
     def errors(self) -> int | None:
@@ -60,23 +72,8 @@ class Counts(Struct):
         is_unknown = not errors and 0 < self.unmarked >= self.conversations
         return None if is_unknown else errors
 
-    def add(self, other: Counts) -> None:
-        """Add the counts of other conversations. Where a source marks no errors, those of its tools are unknown."""
-        self.conversations += other.conversations
-        self.findings += other.findings
-        tools = other.tools
-        if other.errors is None:
-            self.unmarked += other.conversations
-            tools = {name: ToolDocument(calls=tool.calls, errors=None) for name, tool in tools.items()}
-        sum_up(self.tools, tools)
-        for name in ("events", "condensations", "days"):
-            sum_up(getattr(self, name), getattr(other, name))
-        self._happened(other.first_at)
-        self._happened(other.last_at)
-        waits = [wait for wait in (self.longest_wait_s, other.longest_wait_s) if wait is not None]
-        self.longest_wait_s = max(waits, default=None)
-
-    def _happened(self, at: EventTime | None) -> None:
+    def happened(self, at: EventTime | None) -> None:
+        """Take a time for the first and the last one."""
         if at is not None:
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)
@@ -102,6 +99,8 @@ class Counts(Struct):
             self._count_call(event)
         elif type(event) is Observation:
             self._count_result(event)
+        elif type(event) is Message and event.shown and event.source in ENDS_WITH:
+            self.last = ENDS_WITH[event.source]
         elif type(event) is CondensationAction:
             made, declined = is_made(event), is_declined(event)
             if made or declined:
@@ -119,7 +118,7 @@ class Counts(Struct):
         self.days[day] = self.days.get(day, 0) + 1
         if at is None or is_structural(event):
             return
-        self._happened(at)
+        self.happened(at)
         is_answer = isinstance(event, Observation) or begins_reply(event)
         if self.reached is not None and is_answer:
             waited = (in_utc(at) - in_utc(self.reached)).total_seconds()
@@ -133,7 +132,9 @@ class Counts(Struct):
 
     def _count_result(self, result: Observation) -> None:
         called = self._answered_tool(result)
+        self.last = "error" if result.is_error else "result"
         if result.is_error:
+            self.first_error = self.first_error or beginning_of(words_of(result.content))
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
 
     def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:

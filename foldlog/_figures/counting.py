@@ -7,16 +7,17 @@ from itertools import islice
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, SavingsDocument
+from foldlog._figures.counts import Counts, strategy_of
+from foldlog._figures.overview import Overview, counted_in, overview_of
+from foldlog._figures.savings import is_made, saving_of
+from foldlog._figures.sizes import view_tokens
+from foldlog._figures.spending import Spending, sum_up, told_beside, total_of
 from foldlog._formats.replacing import is_replacing
 from foldlog._formats.summed_calls import Calls
-from foldlog._reports.counts import Counts, strategy_of
-from foldlog._reports.overview import Overview, counted_in, overview_of
-from foldlog._reports.savings import is_made, saving_of
-from foldlog._reports.sizes import event_tokens, view_tokens
-from foldlog._reports.spending import Spending, sum_up, told_beside, total_of
-from foldlog._reports.unreadable import sound
+from foldlog._unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
     CondensationAction,
@@ -33,15 +34,15 @@ _TELL_EVERY = 500
 
 
 class Figures(Struct):
-    """The figures of one conversation: a row of what lists, totals and the page show.
+    """The figures of one conversation, as they are counted on from.
 
     ``version``   the version of its ``overview``
     ``counted``   how many of its events the other fields count, or how many records
     ``start``     the first of these events: of a fork the first that it does not share
     ``reasons``   what condensations saved and cost, by their reasons
-    ``calls``     the calls of models, and ``replies`` the hashes of replies that other conversations may repeat, one
-                  behind the other
-    ``last_prompt_tokens``  the tokens of the prompt of the agent's last call
+    ``spending``  the calls of models, each reply by itself; empty where they are counted from records
+    ``calls``     the calls of models, added up; ``context`` the tokens of prompts
+    ``replies``   the hashes of replies that other conversations may repeat, with what each used where that is known
     """
 
     version: int = -1
@@ -50,8 +51,10 @@ class Figures(Struct):
     overview: Overview = Overview()
     reasons: dict[str, SavingsDocument] = {}
     counts: Counts = field(default_factory=Counts)
+    spending: Spending = field(default_factory=Spending)
     calls: list[Calls] = []
-    replies: bytes = b""
+    replies: dict[int, Calls | None] = {}
+    context: list[int] = []
     last_prompt_tokens: int | None = None
 
     @property
@@ -64,49 +67,41 @@ class Figures(Struct):
         """Observations that are errors; None if not every event could be read."""
         return self.counts.errors if self.is_sound else None
 
-    def is_at(self, version: int) -> bool:
-        """Return whether they are the figures of this version, as far as it can be read."""
-        return self.version == version and (self.counted == version or self.overview.needs_key)
-
     def saved(self) -> SavingsDocument:
         """Return what all condensations saved and cost."""
         return total_of(SavingsDocument(), self.reasons.values())
 
-
-class Counting(Figures):
-    """Figures with each reply by itself, which only counting on needs."""
-
-    spending: Spending = field(default_factory=Spending)
-
     def sum_calls(self) -> None:
-        """Bring the figures of calls up to date."""
-        self.calls, self.replies = self.spending.summed(), self.spending.hashes()
-        self.last_prompt_tokens = self.spending.last
+        """Bring the sums of calls up to date."""
+        spending = self.spending
+        self.calls, self.replies = spending.summed(), {**spending.by_hash()}
+        self.context, self.last_prompt_tokens = spending.context.points, spending.last
+
+    def to_count_on(self) -> Figures:
+        """Return the figures without what ``sum_calls`` makes."""
+        return replace(self, calls=[], replies={}, context=[])
 
 
 def figures_of(
     store: Store,
     views: Views,
     row: ConversationRow,
-    before: Counting | None = None,
+    before: Figures | None = None,
     *,
-    count: Callable[[Event], int] = event_tokens,
-    whole: bool = True,
     on_events: Callable[[int], object] = lambda count: None,
-) -> Counting:
+) -> Figures:
     """Return the figures of a conversation. ``before`` are those of an earlier version, which become the new ones.
-    Unless ``whole``, only the overview is new, without the figures of the View.
 
-    Cost: some events at its ends; if ``whole``, its View, its structural events, two Views for each new condensation,
+    Cost: some events at its ends, its View, its structural events, two Views for each new condensation,
     and the events since ``before``: all of them for formats in which usage adds up over events, and where an import
     took some back.
     """
     start = 0 if row.parent is None else row.parent_version or 0
-    figures = Counting(start=start) if before is None or before.start != start else before
-    figures.version, figures.overview = row.version, overview_of(store, views, row, count, sizes=whole)
-    if not whole or figures.overview.needs_key:
+    figures = Figures(start=start) if before is None or before.start != start else before
+    figures.version, figures.overview = row.version, overview_of(store, views, row)
+    if figures.overview.needs_key:
         return figures
-    figures = counted_on(store, views, row, figures, count=count, on_events=on_events)
+    figures = counted_on(store, views, row, figures, on_events=on_events)
     overview, counts = figures.overview, figures.counts
     if counts.findings:
         figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
@@ -119,11 +114,10 @@ def counted_on(
     store: Store,
     views: Views,
     row: ConversationRow,
-    figures: Counting,
+    figures: Figures,
     *,
-    count: Callable[[Event], int] = event_tokens,
     on_events: Callable[[int], object] = lambda count: None,
-) -> Counting:
+) -> Figures:
     """Return the figures with the events that they do not count yet. Raises ``KeyUnavailable``."""
     structural, findings = list[Event](), list[str]()
     told, of_parent = list[Any](), list[Any]()
@@ -137,7 +131,7 @@ def counted_on(
     counts_event = counted_in(structural, row.version)
     is_again = any(is_replacing(event) and event.id >= figures.counted for event in structural)
     if is_again or not figures.spending.counts_on:
-        figures = Counting(figures.version, start=figures.start, overview=figures.overview)
+        figures = Figures(figures.version, start=figures.start, overview=figures.overview)
     counts, start = figures.counts, max(figures.counted, figures.start)
     counts.findings += findings
 
@@ -158,7 +152,7 @@ def counted_on(
     if figures.start and not figures.spending.counts_on:
         figures.spending = Spending()
         figures.spending.take(logged(0), beside, start, of_parent)
-    _count_condensations(views, row.id, figures, filter(counts_event, structural), start, count)
+    _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
     figures.sum_calls()
     figures.counted, counts.conversations = row.version, 1
     return figures
@@ -170,7 +164,6 @@ def _count_condensations(
     figures: Figures,
     structural: Iterator[Event],
     start: int,
-    count: Callable[[Event], int],
 ) -> None:
     """Count what condensations from an event on saved and cost, and what they removed from the View."""
     requests: list[CondensationRequest] = []
@@ -183,7 +176,7 @@ def _count_condensations(
             sizes, removed = dict[int, int](), CondensationsDocument()
             if is_made(event):
                 try:
-                    sizes, removed = _view_change(views, conversation, event.id, count)
+                    sizes, removed = _view_change(views, conversation, event.id)
                 except EventStoreError as error:
                     problem = f"conversation {conversation!r}: the sizes of its View are not counted: {error}"
                     figures.counts.findings.append(problem)
@@ -193,12 +186,10 @@ def _count_condensations(
         requests = []
 
 
-def _view_change(
-    views: Views, conversation: str, condensation: int, count: Callable[[Event], int]
-) -> tuple[dict[int, int], CondensationsDocument]:
+def _view_change(views: Views, conversation: str, condensation: int) -> tuple[dict[int, int], CondensationsDocument]:
     """Return the tokens of the Views before and after a condensation, by their versions, and what it removed."""
     before, after = views.at(conversation, condensation), views.at(conversation, condensation + 1)
-    sizes = {condensation: view_tokens(before, count), condensation + 1: view_tokens(after, count)}
+    sizes = {condensation: view_tokens(before), condensation + 1: view_tokens(after)}
     still_shown = {event.id for event in after}
     gone: Sequence[int] = [event.id for event in before if event.id not in still_shown]
     return sizes, CondensationsDocument(

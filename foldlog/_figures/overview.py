@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from foldlog._figures.places import place_of
+from foldlog._figures.sizes import view_tokens
 from foldlog._formats.asked import READ_MAX, asked_in
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
-from foldlog._reports.places import place_of
-from foldlog._reports.sent import sent_of
-from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
 from foldlog._words.times import known_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
+    CondensationSummary,
     ConversationErased,
     ConversationRow,
     CorruptEvent,
@@ -32,6 +32,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import is_structural, newest_value
 from foldlog.projections import contains
+from foldlog.projections.units import is_unseen
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
@@ -92,16 +93,16 @@ def overview_of(
     Cost: some events at either end of the conversation, and with ``sizes`` the events of its View and its structural
     ones.
     """
-    from foldlog._reports.as_sent import Sent  # a list whose sizes are kept needs no condenser
-
     found = Overview()
     try:
         found = near_the_ends(store, row)
         if not sizes:
             return found
         view = views.current(row.id)
-        events, summaries = sent_of(Sent(view, view))
-        return found._replace(sent_events=events, sent_summaries=summaries, tokens=view_tokens(view, count))
+        sent = [view[position] for position in view.fit_positions if not is_unseen(view[position])]
+        summaries = sum(isinstance(event, CondensationSummary) for event in sent)
+        tokens = view_tokens(view, count)
+        return found._replace(sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens)
     except ConversationErased:
         raise
     except EventStoreError as error:
