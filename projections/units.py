@@ -116,61 +116,82 @@ class UnitsSoFar:
 
     def read(self, events: Sequence[Event]) -> None:
         """Read the next events. Cost: these."""
-        parallel_calls, places, said, seen = self._parallel_calls, self._place, self._said, self._seen
-        loop = self._loops[-1] if self._in_loop else None
         for position, event in enumerate(events, self.count):
-            if event.id in self.left_behind:
-                continue
-            stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
-            if type(event) not in _MAY_BE_UNSEEN or not is_unseen(event):
-                seen.append(position)
-                if type(event) is Annotation:
-                    self._notes.append(position)
-            else:
-                self._unseen.append(position)
-                if not stayed:
-                    continue
-            thinks: object = stayed
-            if type(event) is Action:
-                if self._waiting.add(event, position):
-                    parallel_calls.append(ParallelCalls([position], 1))
-                else:
-                    self.has_parallel = True
-                    self._change(len(parallel_calls) - 1, position, 1)
-                places[position] = len(parallel_calls) - 1
-                self._unanswered += 1
-                thinks = stayed or event.thinking
-                if loop is not None and said and not thinks and not begins_reply(event, said[-1][1]):
-                    loop += [place for place, _ in said]
-                elif said:
-                    loop = None
-            elif type(event) is Observation:
-                call = self._waiting.take(event)
-                if call is None:
-                    self._orphans.append(position)
-                    continue
-                self._answers[call] = position
-                self._unanswered -= 1
-                places[position] = places[call]
-                self._change(places[call], position, -1)
-                if said:
-                    loop = None
-            elif not thinks:
-                if loop is not None and begins_reply(event) and not (said and begins_reply(event, said[-1][1])):
-                    said.append((position, event))
-                    continue
-                loop = None
-                if type(event) is CondensationSummary and parallel_calls and not parallel_calls[-1].unanswered:
-                    self._waiting.response_id = None
-            if thinks or said:
-                said.clear()
-                if thinks:
-                    loop = [*stayed]
-                    self._loops.append(loop)
-            if loop is not None:
-                loop.append(position)
-        self._in_loop = loop is not None
+            if event.id not in self.left_behind:
+                self._read(event, position)
         self.count += len(events)
+
+    def _read(self, event: Event, position: int) -> None:
+        stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
+        if type(event) in _MAY_BE_UNSEEN and is_unseen(event):
+            self._unseen.append(position)
+            if not stayed:
+                return
+        else:
+            self._seen.append(position)
+            if type(event) is Annotation:
+                self._notes.append(position)
+        begins_loop = bool(stayed)
+        if type(event) is Action:
+            self._add_call(event, position)
+            begins_loop = begins_loop or bool(event.thinking)
+            if self._said:
+                self._end_words(event, begins_loop=begins_loop)
+        elif type(event) is Observation:
+            if not self._answer(event, position):
+                return
+            if self._said:
+                self._in_loop = False
+        elif not stayed:
+            if self._in_loop and self._may_go_on(event):
+                self._said.append((position, event))
+                return
+            self._in_loop = False
+            self._end_response(event)
+        self._said.clear()
+        if begins_loop:
+            self._loops.append([*stayed])
+            self._in_loop = True
+        if self._in_loop:
+            self._loops[-1].append(position)
+
+    def _add_call(self, action: Action, position: int) -> None:
+        if self._waiting.add(action, position):
+            self._parallel_calls.append(ParallelCalls([position], 1))
+        else:
+            self.has_parallel = True
+            self._change(len(self._parallel_calls) - 1, position, 1)
+        self._place[position] = len(self._parallel_calls) - 1
+        self._unanswered += 1
+
+    def _answer(self, observation: Observation, position: int) -> bool:
+        """Add an observation to the calls that it answers. Return False for an orphan."""
+        call = self._waiting.take(observation)
+        if call is None:
+            self._orphans.append(position)
+            return False
+        self._answers[call] = position
+        self._unanswered -= 1
+        self._place[position] = self._place[call]
+        self._change(self._place[call], position, -1)
+        return True
+
+    def _end_words(self, action: Action, *, begins_loop: bool) -> None:
+        """Read an action after words of the agent: they are of the loop if it is of the same reply."""
+        if self._in_loop and not begins_loop and not begins_reply(action, self._said[-1][1]):
+            self._loops[-1] += [place for place, _ in self._said]
+        else:
+            self._in_loop = False
+
+    def _may_go_on(self, event: Event) -> bool:
+        """Return whether the loop may go on after an event that is no call: after words of one reply."""
+        return begins_reply(event) and not (self._said and begins_reply(event, self._said[-1][1]))
+
+    def _end_response(self, event: Event) -> None:
+        """End the newest response where a summary follows it and no call of it waits."""
+        is_summary = type(event) is CondensationSummary
+        if is_summary and self._parallel_calls and not self._parallel_calls[-1].unanswered:
+            self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
         """Read an event that stays with the next, or that others may stay with. Return these others."""
