@@ -184,7 +184,7 @@ class UnitsSoFar:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after an event that is no call: after words of one reply."""
+        """Return whether the loop may go on after an event: after words of one reply."""
         return begins_reply(event) and not (self._said and begins_reply(event, self._said[-1][1]))
 
     def _end_response(self, event: Event) -> None:
