@@ -6,7 +6,6 @@ A PostgreSQL server has its own tools for that.
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import secrets
 import sqlite3
@@ -28,10 +27,12 @@ from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.errors import translate
 from foldlog.eventstore.recorders.sqlite.replacing import (
+    NEW,
     check_replaceable,
     held,
     is_abandoned,
     made_beside,
+    names_of_former,
     new_beside,
     parts_beside,
     replace,
@@ -152,7 +153,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)
     try:
-        for left in filter(is_abandoned, parts_beside(Path(path))):
+        never_placed = (name for name in names_of_former(path) if name.endswith(NEW))
+        for left in filter(is_abandoned, (*parts_beside(Path(path)), *never_placed)):
             _remove(left)  # by an attempt that was killed
         opened, part = made_beside(Path(path))
         os.close(opened)
@@ -162,7 +164,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
                 check_replaceable(path)
                 erased_since = sorted({each.id for each in _tombstones(path) if (each.id, each.created_at) in living})
                 sync(part)
-                former = replace(path, part, kept)
+                os.rename(part, f"{kept}{NEW}")
+                former = replace(path, f"{kept}{NEW}", kept)
         finally:
             _remove(part)
     except (OSError, sqlite3.Error) as error:
@@ -225,7 +228,7 @@ def _tombstones(path: str) -> Iterator[Conversation]:
 
 def _name_for_the_old(path: str) -> str:
     """Return a new name for the former file, or the name from an earlier attempt that was killed."""
-    for name in glob.glob(f"{glob.escape(path)}.replaced-*"):
+    for name in names_of_former(path):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name
     return f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"

@@ -338,6 +338,10 @@ class SQLiteRecorder(Recorder):
 
     def _open(self, create: bool) -> None:
         has_content = self._file.has_content()
+        if has_content and self.writable and os.stat(self._path).st_nlink > 1:
+            from foldlog.eventstore.recorders.sqlite.replacing import finish_replacing
+
+            finish_replacing(self._path)
         if has_content is False and not create:
             raise StoreUnusable(
                 f"{self._path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'",

@@ -3,7 +3,8 @@
 These processes find that their file no longer has its name, and write nothing more. The order of the steps matters,
 because the process may be killed between two of them. The old log must never lie beside the new file; but it must lie
 beside the old file for as long as that file has the name. So the old file and its log first get a second name: no store
-opens a file with two names. Then the log is removed, then the new file takes the name.
+opens a file with two names. Then the log is removed, then the new file takes the name. A process that opens the store
+after a kill in between finds the second name, with the new file beside it, and takes the other steps.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_rights
 
 _BESIDE = ("-wal", "-shm", "-journal")
+NEW = ".new"
+"""Ends the name of the new file; before it stands the name that the old file gets."""
 
 
 def check_replaceable(path: str) -> None:
@@ -50,11 +53,14 @@ def replace(path: str, new: str, kept: str) -> str | None:
     with its log, as ``kept``. Return the name of the former file, or the name of its log if there was only a log; None
     if there was neither. Raises ``OSError``.
 
-    During the replacement no append of a process that has the store open is acknowledged.
+    During the replacement no append of a process that has the store open is acknowledged. Nothing is done where another
+    process has done all of it.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
     with _alone_in(file):
+        if not os.path.exists(new):
+            return None
         if os.path.exists(file.path):
             give_rights(new, file.path)
             _give_name(file.path, kept)
@@ -71,6 +77,18 @@ def replace(path: str, new: str, kept: str) -> str | None:
         give_rights(f"{file.path}-queue", file.path)
         sync(folder)
     return next((name for name in (kept, f"{kept}-wal") if os.path.exists(name)), None)
+
+
+def finish_replacing(path: str) -> None:
+    """Take the steps that a killed ``replace`` left, where the store's file has its second name from it."""
+    for kept in names_of_former(path):
+        if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
+            replace(path, f"{kept}{NEW}", kept)
+
+
+def names_of_former(path: str) -> list[str]:
+    """Return the names of the files whose place others took, and of new ones that are not in their place."""
+    return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 
 def remove_empty(path: str) -> None:
