@@ -215,11 +215,14 @@ def test_the_site_names_every_page():
 
 def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     guide = (ROOT / "docs/COMMAND.md").read_text()
-    (costs,) = re.findall(r"^cost of these prompts and of its model +\$(\S+) +\$(\S+)", guide, re.MULTILINE)
-    default, noop = map(float, costs)
+    (costs,) = re.findall(r"^cost of these prompts and of its model +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE)
+    default, few_events, noop = map(float, costs)
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"the default costs {100 * (1 - default / noop):.0f} % less" in readme
-    (sent,) = re.findall(r"^sent in total, tokens +(\S+) +(\S+)", guide, re.MULTILINE)
+    assert f"a digest above 80 events costs {100 * (1 - few_events / noop):.0f} % less" in readme
+    choosing = " ".join((ROOT / "docs/how-to/choosing.md").read_text().split())
+    saved = [f"{100 * (1 - cost / noop):.0f} %" for cost in (default, few_events)]
+    assert f"a limit of 32,000 saves {saved[0]} there, one of 80 events {saved[1]}" in choosing
+    (sent,) = re.findall(r"^sent in total, tokens +\S+ +(\S+) +(\S+)", guide, re.MULTILINE)
     less, more = (int(tokens.replace(",", "")) / 1e6 for tokens in sent)
     assert f"with {less:.1f} instead of {more:.1f} million tokens" in readme
     (verdict,) = re.findall(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
+_FEW_EVENTS = 80
+"""A View of the size to which ``foldlog demo`` keeps its history."""
 
 
 def condensers_of(configs: list[Path], model: AgentModel | None, limit: int | None) -> dict[str, Condenser]:
@@ -35,6 +37,8 @@ def condensers_of(configs: list[Path], model: AgentModel | None, limit: int | No
     _, tokens = default.limits(None)
     if not configs and (limit or default.limits(model)[1]) != tokens:
         named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
+    elif not configs:
+        named[f"max_size = {_FEW_EVENTS}"] = default_condenser(max_size=_FEW_EVENTS)
     paths = list(dict.fromkeys(configs))
     stems = ["default", *(path.stem for path in paths)]
     named |= {

@@ -36,7 +36,7 @@ def run(
             metavar="FILE",
             help="A TOML file with [condenser]; once for each. The default condenser and noop, which forgets nothing, "
             "are always there.",
-            show_default="with a model whose limit is known, the default one with fewer tokens",
+            show_default="the default one with less room: 32,000 tokens where its limit is higher, else 80 events",
         ),
     ] = None,
     curve: Annotated[
