@@ -29,9 +29,9 @@ from foldlog.eventstore import (
     StoreDamaged,
 )
 from foldlog.eventstore.inside import check_text, check_time, check_whole, has_content
-from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row
+from foldlog.eventstore.sources.reading import own_blocks_with
 from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
@@ -153,6 +153,8 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:
+        from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
+
         rows = []
         for found in readable_conversations(store.database.recorder):
             if isinstance(found, Unlisted):
@@ -259,7 +261,7 @@ class _Conversation:
         def read(reader: Reader) -> tuple[Source | None, Made, int]:
             sources = Sources(store.database, reader)
             found = store.database.find(reader, row.id, pending=True)
-            source = None if found is None else sources.of_key(found.key)
+            source = None if found is None else sources.of_key(found.key, has_texts=False)
             made = {} if source is None else sources.made(source)
             return source, made, 0 if found is None else found.version
 
@@ -280,12 +282,8 @@ class _Conversation:
         yield from self._in_events(start, self._version, may_be_in)
 
     def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        from foldlog.eventstore.sources.reading import blocks_of
-
         pending = list[int]()
-        for block in blocks_of(self._store.database, source, source.from_record):
-            if not may_be_in(block.raw.lower()):
-                continue
+        for block in own_blocks_with(self._store.database, source, lambda raw: may_be_in(raw.lower())):
             for number, record in enumerate(block.records(), block.first):
                 if number < source.from_record or not may_be_in(record.lower()):
                     continue

@@ -25,6 +25,8 @@ except ImportError:
 
 SIZE: Final = 128 * 1024
 """About the number of bytes in a block."""
+_RATIO: Final = 8
+"""Most blocks inflate to fewer bytes than so many times theirs: then no buffer has to grow."""
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
 """The head before the first record."""
@@ -147,9 +149,9 @@ def _steps_to(places: array[int]) -> array[int]:
     return array("I", map(sub, places, (0, *places)))
 
 
-def unpacked(first: int, count: int, index: bytes, body: bytes) -> Block:
-    """Return a stored block. Raises ``DamagedBlock``."""
-    return Block(first, *unpacked_index(count, index), unpack(body))
+def unpacked(first: int, count: int, index: bytes, raw: bytes) -> Block:
+    """Return a stored block, the bytes of which are unpacked. Raises ``DamagedBlock``."""
+    return Block(first, *unpacked_index(count, index), raw)
 
 
 def pack(data: bytes) -> bytes:
@@ -160,7 +162,7 @@ def pack(data: bytes) -> bytes:
 def unpack(data: bytes) -> bytes:
     """Return stored bytes as they were given to ``pack``. Raises ``DamagedBlock``."""
     try:
-        return _decompress(data)
+        return _decompress(data, bufsize=_RATIO * len(data))
     except _ERRORS as error:
         raise DamagedBlock(f"it cannot be decompressed: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -28,6 +28,22 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
             return
         yield from blocks
         start = blocks[-1].stop
+
+
+def own_blocks_with(database: Database, source: Source, is_wanted: Callable[[bytes], bool]) -> Iterator[Block]:
+    """Yield the blocks that are stored for a source alone and have bytes that are wanted. Cost: their bytes; of those
+    that are yielded the indexes too.
+    """
+    start = source.from_record
+    while start < source.records:
+
+        def read(reader: Any, start: int = start) -> list[Block]:
+            blocks = Sources(database, reader).own_blocks(source, start, is_wanted)
+            return list(islice(blocks, _BLOCKS))
+
+        blocks = database.recorder.query(read)
+        yield from blocks
+        start = blocks[-1].stop if len(blocks) == _BLOCKS else source.records
 
 
 def about(source: Source) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self
@@ -108,10 +108,12 @@ class Sources:
         self.database, self.reader = database, reader
         self._keys: dict[int, DataKey | None] = dict(key_of or {})
 
-    def of_key(self, conversation: int) -> Source | None:
-        """Return the source of the conversation with this key; None where it was not imported."""
+    def of_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
+        """Return the source of the conversation with this key; None where it was not imported. Unless it ``has_texts``,
+        what is stored beside its records is empty, and costs nothing.
+        """
         found = self.reader.ask_sources("source", conversation)
-        return self._source(found[0]) if found else None
+        return self._source(found[0], has_texts=has_texts) if found else None
 
     def of(self, conversation: str) -> Source | None:
         """Return the source of a conversation. Raises ``ConversationNotFound``."""
@@ -158,15 +160,19 @@ class Sources:
                 yield block if block.stop <= source.from_record else block.before(source.from_record)
         yield from self.own_blocks(source, start)
 
-    def own_blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
-        """Yield the blocks that are stored for this source alone."""
+    def own_blocks(
+        self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
+    ) -> Iterator[Block]:
+        """Yield the blocks that are stored for this source alone, those with bytes that are wanted."""
         key = source.conversation
         while page := self.reader.ask_sources("blocks", key, start, _PAGE):
             for first, count, encoding, index, body in page:
-                opened = (self._opened(key, encoding, name, first, data)
-                          for name, data in ((b"places", index), (b"body", body)))  # fmt: skip
+                raw = self._unpacked(key, self._opened(key, encoding, b"body", first, body), first)
+                if not is_wanted(raw):
+                    continue
+                opened = self._opened(key, encoding, b"places", first, index)
                 try:
-                    block = unpacked(first, count, *opened)
+                    block = unpacked(first, count, opened, raw)
                 except DamagedBlock as error:
                     raise self._corrupt(key, first, error) from error
                 yield block
@@ -298,13 +304,13 @@ class Sources:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _source(self, columns: Sequence[Any]) -> Source:
+    def _source(self, columns: Sequence[Any], *, has_texts: bool = True) -> Source:
         (key, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted,
          *texts) = columns  # fmt: skip
         numbers = array("I")
         numbers.frombytes(redacted)
-        names = (b"about", b"sums")
-        opened = [self._opened(key, encoding, name, 0, data) for name, data in zip(names, texts, strict=True)]
+        names = (b"about", b"sums") if has_texts else ()
+        opened = [self._opened(key, encoding, name, 0, data) for name, data in zip(names, texts, strict=has_texts)]
         return Source(
             key, root, parent, from_record, records, made, as_text(format), reader, head, fingerprint,
             tuple(numbers), *(self._unpacked(key, data) for data in opened),
@@ -328,11 +334,11 @@ class Sources:
         except NotAsWritten as error:
             raise self._corrupt(conversation, first, error) from error
 
-    def _unpacked(self, conversation: int, data: bytes) -> bytes:
+    def _unpacked(self, conversation: int, data: bytes, first: int = 0) -> bytes:
         try:
             return unpack(data)
         except DamagedBlock as error:
-            raise self._corrupt(conversation, 0, error) from error
+            raise self._corrupt(conversation, first, error) from error
 
     def _corrupt(self, conversation: int, first: int, error: Exception) -> CorruptEvent:
         name = self.name_of(conversation)

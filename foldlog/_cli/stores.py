@@ -27,7 +27,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Conversation, as_url, newest_value, parse_url
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.maintenance.verify import readable_conversations
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
@@ -188,6 +187,8 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             yield row
             after = row.id
         return
+    from foldlog.eventstore.maintenance.verify import readable_conversations  # of a damaged store alone
+
     for found in readable_conversations(store.database.recorder, start_after(after)):
         try:
             problem = "" if isinstance(found, Conversation) else found.problem

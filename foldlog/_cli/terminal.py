@@ -231,7 +231,7 @@ def cut(text: str, room: int) -> str:
 
 
 def _progress() -> Progress:
-    """Return a progress bar on stderr; it is invisible unless stderr is a terminal."""
+    """Return a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -258,7 +258,6 @@ def _progress() -> Progress:
             of = "" if task.total is None else f" of {task.total:,.0f}"
             return _text([f"{task.completed:,.0f}{of} {unit}" if unit else ""])
 
-    hidden = not sys.stderr.isatty()
     return Progress(
         SpinnerColumn(),
         Description(),
@@ -266,19 +265,25 @@ def _progress() -> Progress:
         Count(),
         TimeElapsedColumn(),
         TimeLeft(),
-        console=Console(stderr=True, quiet=hidden),  # before 14.1 rich prints a line for one that is disabled
+        console=Console(stderr=True),
         transient=True,
-        disable=hidden,
         redirect_stdout=sys.stdout.isatty(),  # otherwise rich would write lines to stderr that belong into a file
     )
 
 
+def _show_nothing(**progress: object) -> None:
+    """Take how far work is, where nobody looks."""
+
+
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Show on stderr that work takes time, such as a call of a model; it disappears at the end. Yield what takes how
-    far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or ``description``. Lines may be written to
-    stdout at the same time: on a terminal they appear above the bar.
+    """Show on a terminal that work takes time, such as a call of a model; it disappears at the end. Yield what takes
+    how far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or ``description``. Lines may be written
+    to stdout at the same time: on a terminal they appear above the bar.
     """
+    if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
+        yield _show_nothing
+        return
     with _progress() as bars:
         yield partial(bars.update, bars.add_task(what, unit=unit, total=total))
 
