@@ -88,7 +88,7 @@ def test_the_python_guide_has_a_heading_and_an_example_for_each_method():
 )
 def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "FORMATS", dict(registry.FORMATS))  # a page registers a format
+    monkeypatch.setattr(registry, "REGISTERED", dict(registry.REGISTERED))  # a page registers a format
     if page in WITH_A_HISTORY:
         with foldlog.open("history.db") as histories:
             histories.import_(ROOT / "foldlog/sample/tidewatch.jsonl", conversation="c1")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from typing import Final
 
 from foldlog._formats.format import Format, UnusableFormat
 from foldlog.eventstore import EventStoreError, InvalidArgument
@@ -20,45 +22,53 @@ GROUP = "foldlog.formats"
 AUTO = "auto"
 """The word in the place of a name for the format that the records have."""
 
-_MODULES = (
-    "openhands_v0",
-    "openhands_v1",
-    "openai_responses",
+OURS: Final = (
+    "openhands-v0",
+    "openhands-v1",
+    "openai-responses",
     "langchain",
     "pi",
     "atif",
-    "inspect_eval",
-    "anthropic_messages",
-    "openai_chat",
-    "claude_code",
+    "inspect-eval",
+    "anthropic-messages",
+    "openai-chat",
+    "claude-code",
     "codex",
-    "swe_agent",
+    "swe-agent",
     "opencode",
-    "gemini_cli",
-    "qwen_code",
+    "gemini-cli",
+    "qwen-code",
     "cursor",
-    "copilot_cli",
-    "pydantic_ai",
-    "google_adk",
-    "agent_framework",
+    "copilot-cli",
+    "pydantic-ai",
+    "google-adk",
+    "agent-framework",
     "strands",
     "aider",
     "chatgpt",
-    "claude_ai",
-    "otlp_genai",
+    "claude-ai",
+    "otlp-genai",
 )
-"""The files and folders beside this one with one format each, in ``FORMAT``. To add a format, add its folder and its
-name here. A record belongs to the first format that matches it; no record should match two.
+"""Our formats. Each is ``FORMAT`` in a file or folder of this name beside this one, with ``_`` for ``-``. To add
+a format, add its folder and its name here. A record belongs to the first format that matches it; no record should match
+two.
 """
+REGISTERED: dict[str, Format] = {}
+"""The formats that the program registered, and those of installed packages once they are needed, by their names."""
 
 
-def _load(module: str) -> Format:
-    format: Format = import_module(f"foldlog._formats.{module}").FORMAT
+@cache
+def _load(name: str) -> Format:
+    """Return one of our formats. Most processes need one or two of them."""
+    format: Format = import_module(f"foldlog._formats.{name.replace('-', '_')}").FORMAT
+    return _sent_by_name(format)
+
+
+def _sent_by_name(format: Format) -> Format:
+    """Let another process get a format by its name: it has to know the format too."""
+    copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
 
-
-FORMATS: dict[str, Format] = {format.name: format for format in map(_load, _MODULES)}
-"""The known formats by their names. Formats of installed packages are added when they are first needed."""
 
 _refused: list[str] | None = None
 """Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
@@ -96,9 +106,9 @@ def _added(place: str, format: object) -> Format:
             f"{place} has the name {name!r}; use a name without white space that does not begin with '-' and is "
             f"not {AUTO!r}"
         )
-    if FORMATS.setdefault(name, format) is not format:
+    if (_load(name) if name in OURS else REGISTERED.setdefault(name, format)) is not format:
         raise InvalidArgument(f"{place}: another format has the name {name!r}; register it under another name")
-    return format
+    return _sent_by_name(format)
 
 
 def formats() -> Mapping[str, Format]:
@@ -109,14 +119,13 @@ def formats() -> Mapping[str, Format]:
     """
     if refused := _load_packages():
         raise UnusableFormat(refused[0])
-    return FORMATS
+    return {name: _load(name) for name in OURS} | REGISTERED
 
 
 def each_format() -> Iterator[Format]:
     """Yield all formats, those of installed packages last: they are loaded when the others are asked in vain."""
-    yield from [*FORMATS.values()]
-    known = len(FORMATS)
-    yield from [*formats().values()][known:]
+    yield from map(_load, OURS)
+    yield from [*formats().values()][len(OURS) :]
 
 
 def _load_packages() -> list[str]:
@@ -139,13 +148,11 @@ def _load_packages() -> list[str]:
 
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
-    if check_text("format", name) not in FORMATS:
+    if check_text("format", name) in OURS:
+        return _load(name)
+    if name not in REGISTERED:
         _load_packages()
-    found = FORMATS.get(name)
+    found = REGISTERED.get(name)
     if found is None:
         raise UnknownFormat(name)
     return found
-
-
-for kind in {Format, *map(type, FORMATS.values())}:  # another process has to know the format too
-    copyreg.pickle(kind, lambda format: (format_named, (format.name,)))

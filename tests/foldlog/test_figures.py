@@ -16,7 +16,7 @@ import foldlog as library
 from foldlog import Action, CondensationAction, Message
 from foldlog._figures.prices import Prices
 from foldlog._figures.stored import collect_stats
-from foldlog._formats.registry import FORMATS
+from foldlog._formats.registry import OURS as FORMATS, format_named
 from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog._usage import whole
 from foldlog.formats import decode
@@ -133,7 +133,7 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
     assert run["errors"] == listed["errors"] == stats["errors"]
     may_fail = not stats["events"].keys().isdisjoint(("observation", "environment", "user"))
-    is_unknown = may_fail and FORMATS[format].marks_errors is False
+    is_unknown = may_fail and format_named(format).marks_errors is False
     assert stats["errors"] == stats["events"].get("error", None if is_unknown else 0)
     replies = run["replies"] + (name == "opencode")  # of which an answer failed
     assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= replies or not run["replies"]

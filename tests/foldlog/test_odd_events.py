@@ -23,7 +23,7 @@ import foldlog as api
 from foldlog import Action, Annotation, EventStoreError, Message, Observation, SystemMessage
 from foldlog._cli.catalog import COMMANDS
 from foldlog._formats.conversion import NotWritten, OtherFormat
-from foldlog._formats.registry import FORMATS
+from foldlog._formats.registry import formats
 from foldlog._web.app import application
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
@@ -395,7 +395,7 @@ def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(histories, doo
 @pytest.mark.parametrize("view", [False, True])
 def test_no_export_fails_because_of_one_event(odd, view):
     with api.open(odd[0]) as histories:
-        for format in FORMATS.values():
+        for format in formats().values():
             with suppress(OtherFormat, NotWritten):
                 records = list(histories[ALL].export(format.name, view=view, notes=lambda note: None))
                 json_text(records if format.document is None else format.document(records), exact=True)

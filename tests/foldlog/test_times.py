@@ -161,7 +161,8 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
         raise SyntaxError("broken")
 
     monkeypatch.setattr(registry, "_refused", None)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("other", "other:FORMAT", registry.GROUP)])
+    found = [EntryPoint("other", "other:FORMAT", registry.GROUP)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
     monkeypatch.setattr(EntryPoint, "load", broken)
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(Message(source="user", content="the gauge", origin=Origin(format="of-a-package")))

@@ -10,7 +10,7 @@ import pytest
 
 from foldlog._formats.codex.lines import FAILED
 from foldlog._formats.decoded import DecodedRecords, decoder_of, events_of as decoded_events
-from foldlog._formats.registry import FORMATS, format_named
+from foldlog._formats.registry import OURS as FORMATS, format_named
 from foldlog._values import texts_in
 from tests.foldlog.archive.imports import (
     bytes_of,

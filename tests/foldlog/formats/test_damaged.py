@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from foldlog._archive.importing import Failed, Import
-from foldlog._formats.registry import FORMATS
+from foldlog._formats.registry import format_named
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import records_in
 from tests.foldlog.records import records_of
@@ -63,7 +63,7 @@ DOCUMENTS = {
     "openai-chat": (containers("openai-chat", "messages"), lambda it: of_each(it, "messages"), "role"),
     "openhands-v0": (containers("openhands-v0", "history"), lambda it: of_each(it, "history"), "action"),
     "swe-agent": ({"history": corpus("swe-agent"), "info": {}}, lambda it: [it["history"]], "role"),
-    "atif": (FORMATS["atif"].document(corpus("atif")), lambda it: [it["steps"]], "source"),
+    "atif": (format_named("atif").document(corpus("atif")), lambda it: [it["steps"]], "source"),
     "gemini-cli": (gemini(), lambda it: [it["messages"]], "type"),
     "otlp-genai": (spans(), lambda it: [it["resourceSpans"][0]["scopeSpans"][0]["spans"]], None),
 }

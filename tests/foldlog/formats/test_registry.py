@@ -22,21 +22,19 @@ PLACE = Path(registry.__file__).parent
 
 
 def test_each_format_has_a_name_of_its_own_and_its_module_holds_it():
-    assert len(registry.FORMATS) == len(registry._MODULES)
-    assert [name.replace("-", "_") for name in registry.FORMATS] == [
-        module.rpartition(".")[2] for module in registry._MODULES
-    ]
+    assert [registry.format_named(name).name for name in registry.OURS] == [*registry.OURS]
 
 
 def test_what_all_formats_share_names_none_of_them():
     shared = [*PLACE.glob("*.py"), *(PLACE / "files").glob("*.py")]
-    shared = [path for path in shared if path.stem not in (*registry._MODULES, "registry", "lookalikes")]
+    ours = {name.replace("-", "_") for name in registry.OURS}
+    shared = [path for path in shared if path.stem not in {*ours, "registry", "lookalikes"}]
     assert len(shared) >= 15
     named = {
         (path.name, node.value)
         for path in shared
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in tuple(registry.FORMATS)
+        if isinstance(node, ast.Constant) and node.value in registry.OURS
     }
     # What can write every history, and what a history of our own is written as.
     assert named == {("conversion.py", "openai-chat"), ("conversion.py", "openhands-v1")}
@@ -62,7 +60,7 @@ _RECORDS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6) | _VAL
 def test_whatever_a_value_is_it_is_recognized_or_not_and_read_or_refused(records):
     with contextlib.suppress(ValueError):
         detect(records)
-    for format in registry.FORMATS.values():
+    for format in registry.formats().values():
         recognize(format.name).format_of(records)
         format.conversation(records)
         events = list(decode(records, format.name, findings=lambda finding: None))
@@ -83,8 +81,8 @@ class _Notes(FileReader):
 
 
 def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
-    format = replace(registry.FORMATS["openai-chat"], name="notes", files=_Notes())
-    monkeypatch.setitem(registry.FORMATS, "notes", format)
+    format = replace(registry.format_named("openai-chat"), name="notes", files=_Notes())
+    monkeypatch.setitem(registry.REGISTERED, "notes", format)
     (tmp_path / "a.notes").write_text("# one\nhi\nho\n# two\nhe\n")
     assert [(history.name, history.format, len(history.records)) for history in histories_at(tmp_path)] == [
         ("one", "notes", 2),

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.encoding import NO_RECORDS, Encoder, StoredRecords
-from foldlog._formats.registry import FORMATS
+from foldlog._formats.registry import formats
 from foldlog.eventstore import Event
 
-WRITTEN = [name for name, format in FORMATS.items() if format.lacks is not None]
+WRITTEN = [name for name, format in formats().items() if format.lacks is not None]
 """The formats in which any history is exported."""
 
 
