@@ -101,9 +101,8 @@ class Answers:
     def _dropped(self, compaction: int | None, asked: Asked) -> Iterator[str]:
         name, version = asked.conversation, self._store.version(asked.conversation)
         made = [action.id for action in condensations(self._store, name)]
-        shown = len(self._views.current(name))
         compactions = ", ".join(map(str, made)) or "none"
-        yield f"{_name(name)}: {version} events, {shown} shown now; compactions: {compactions}"
+        yield f"{_name(name)}: {version} events; compactions: {compactions}"
         for action_id in made[: -_NEWEST - 1 : -1] if compaction is None else [compaction]:
             found = dropped_by(self._store, self._views, name, action_id)
             if found is not None:

@@ -29,12 +29,13 @@ _NEAR = 120
 
 def terms_of(text: str) -> set[str]:
     """Return the terms of a text: paths, identifiers and long numbers. Words of a language are none."""
-    return terms_in(_long_words(text))
+    return terms_in({*text.split()})
 
 
 def terms_in(words: Iterable[str]) -> set[str]:
-    """Return the terms in the words of a text, between spaces."""
-    found = (term.strip(_EDGES) for term in _TERM.findall(" ".join(words)))
+    """Return the terms in the words of a text, between spaces. Most of these are short or repeated."""
+    text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
+    found = (term.strip(_EDGES) for term in _TERM.findall(text))
     return {term for term in found if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
 
 
@@ -44,13 +45,8 @@ def event_terms(event: Event) -> set[str]:
 
 
 def event_words(event: Event) -> set[str]:
-    """Return the words of what a model is sent of an event that may have terms."""
-    return set().union(*map(_long_words, event_texts(event)))
-
-
-def _long_words(text: str) -> set[str]:
-    """Return each word once: most are short or repeated, and looking for terms takes long."""
-    return {word for word in text.split() if len(word) >= _LENGTH_LEAST}
+    """Return the words of what a model is sent of an event, each once."""
+    return set().union(*map(str.split, event_texts(event)))
 
 
 def event_texts(event: Event) -> list[str]:
