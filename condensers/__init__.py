@@ -22,23 +22,13 @@ from __future__ import annotations
 if __name__ != "foldlog.condensers":  # from the root of a checkout: each class would be there twice
     raise ImportError("there is no package 'condensers'; import 'foldlog.condensers'", name=__name__)
 
-import importlib
-import pkgutil
-import re
-import typing
+from foldlog import _lazy
 
-_STUB = (pkgutil.get_data(__name__, "__init__.pyi") or b"").decode()
-_HOMES = {name: home for home, name in re.findall(r"^from (\S+) import [(\s]*(\w+)", _STUB, re.MULTILINE)}
+_HOMES = _lazy.homes_of(__path__[0])
 """The module of each public name, which is imported when the name is first used: type checkers read the same file."""
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> typing.Any:  # all modules at once take a third of a second
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)  # all modules at once take a third of a second
 
 
 def __dir__() -> list[str]:

@@ -31,13 +31,13 @@ from foldlog import (
     History,
     LLMConfig,
     Message,
-    ModelCallFailed,
     SystemMessage,
     View,
     is_context_window_error,
     request_condensation_tool,
 )
 from foldlog.condensers import Reply, ToolCall
+from foldlog.errors import ModelCallFailed
 
 RUN_TOOL = {
     "type": "function",

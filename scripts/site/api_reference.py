@@ -10,9 +10,12 @@ import typing
 import foldlog
 import foldlog.aio
 import foldlog.condensers
+import foldlog.errors
 import foldlog.eventstore
 import foldlog.formats
+import foldlog.maintenance
 import foldlog.projections
+import foldlog.types
 
 _HEAD = """\
 # Python
@@ -28,6 +31,7 @@ def page() -> str:
     described: set[int] = set()
     packages: list[tuple[types.ModuleType, list[str]]] = [
         (foldlog, sorted(foldlog.__all__)),
+        *((module, _names_of(module)) for module in (foldlog.errors, foldlog.maintenance, foldlog.types)),
         (foldlog.aio, sorted(foldlog.aio.__all__)),
         (foldlog.formats, sorted(foldlog.formats.__all__)),
         (foldlog.condensers, sorted(foldlog.condensers.__all__)),
@@ -49,6 +53,10 @@ def page() -> str:
         if others:
             parts.append(f"\nAlso here, and described above: {', '.join(others)}.\n")
     return "".join(parts)
+
+
+def _names_of(module: types.ModuleType) -> list[str]:
+    return sorted(name for name in vars(module) if not name.startswith("_"))
 
 
 def _described(package: str, name: str, value: typing.Any) -> str:

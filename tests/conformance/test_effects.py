@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import Action, Histories, History, InvalidArgument, InvalidEvent, LeaseTaken, Message, Store
+from foldlog import Action, Histories, History, LeaseTaken, Message, Store
 from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
 from foldlog._history.runtimes import RuntimeCall, note_left_behind
+from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey

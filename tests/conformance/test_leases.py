@@ -14,21 +14,10 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import (
-    Action,
-    CondensationRequest,
-    ConversationErased,
-    Histories,
-    History,
-    InvalidArgument,
-    InvalidEvent,
-    KeyRing,
-    LeaseTaken,
-    Store,
-    StoreUnusable,
-)
+from foldlog import Action, CondensationRequest, ConversationErased, Histories, History, KeyRing, LeaseTaken, Store
 from foldlog._aio import PendingAppend
 from foldlog._history.lease import LeaseBlock, _name_of
+from foldlog.errors import InvalidArgument, InvalidEvent, StoreUnusable
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store

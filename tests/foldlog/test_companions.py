@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, ConversationHasForks, InvalidArgument, KeyRing, Message, VersionConflict
+from foldlog import Annotation, KeyRing, Message, VersionConflict
+from foldlog.errors import ConversationHasForks, InvalidArgument
 from foldlog.eventstore.maintenance import erase, redact
 from tests.said import said
 
@@ -173,7 +174,7 @@ def test_a_copy_takes_the_companions_and_their_tombstones(foldlog, opened, tmp_p
 def test_a_rekey_takes_the_companions(opened, tmp_path):
     with api.open(tmp_path / "foldlog.db", keys=KeyRing("11" * 32)) as histories:
         assert {one.conversation for one in histories.maintenance.rekey("tt")} == {"tt", "tt/+writes"}
-    with api.open(tmp_path / "foldlog.db") as histories, pytest.raises(api.KeyUnavailable):
+    with api.open(tmp_path / "foldlog.db") as histories, pytest.raises(api.errors.KeyUnavailable):
         next(histories["tt/+writes"].events())
 
 

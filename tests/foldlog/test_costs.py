@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message, open as open_histories
+from foldlog import CondensationAction, CondensationRequest, Message, open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
 from foldlog._figures import prices
@@ -26,6 +26,7 @@ from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
+from foldlog.errors import InvalidArgument
 
 PRICES = {
     "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},

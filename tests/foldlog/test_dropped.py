@@ -113,7 +113,9 @@ def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
     assert dropped.tokens > 0
     assert history.dropped(3) == dropped
     assert repr(dropped) == "<Dropped by condensation 3: 2 events, 2 terms, 1 needed again>"
-    with pytest.raises(foldlog.InvalidArgument, match="has no condensation 2; 'foldlog log ID --kind condensation'"):
+    with pytest.raises(
+        foldlog.errors.InvalidArgument, match="has no condensation 2; 'foldlog log ID --kind condensation'"
+    ):
         history.dropped(2)
 
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 import foldlog
-from foldlog import Action, Annotation, InvalidEvent, from_openai
+from foldlog import Action, Annotation, from_openai
+from foldlog.errors import InvalidEvent
 from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.how_many import some

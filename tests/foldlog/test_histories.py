@@ -8,18 +8,9 @@ from datetime import timedelta
 import pytest
 
 import foldlog
-from foldlog import (
-    Action,
-    Annotation,
-    ConversationErased,
-    InvalidEvent,
-    Message,
-    NoCondensationAvailable,
-    NoSuchEvent,
-    NoSuchVersion,
-    Observation,
-)
+from foldlog import Action, Annotation, ConversationErased, Message, NoCondensationAvailable, Observation
 from foldlog._formats.conversion import written
+from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
 
@@ -36,7 +27,7 @@ def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, mon
         ("new.db?mode=rwc", r"sqlite:///new\.db\?mode=rwc"),
         ("/srv/a b.db?patience_s=5&mode=ro", r"sqlite:////srv/a%20b\.db\?patience_s=5&mode=ro"),
     ):
-        with pytest.raises(foldlog.InvalidOption, match=f"options need a URL: {url}$"):
+        with pytest.raises(foldlog.errors.InvalidOption, match=f"options need a URL: {url}$"):
             foldlog.open(path)
     assert list(tmp_path.iterdir()) == []
     for name in (tmp_path / "new.db?mode=rwc", f"{tmp_path}/new.db?why=rwc"):  # part of the name of a file
@@ -106,7 +97,7 @@ def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
 @pytest.mark.parametrize("range", [(-2,), (0, -1)], ids=str)
 def test_a_negative_end_of_a_range_is_refused(histories, range):
     histories["c1"].append(messages("one", "two"))
-    with pytest.raises(foldlog.InvalidArgument, match=r"is -[12]; use a whole number from 0 to"):
+    with pytest.raises(foldlog.errors.InvalidArgument, match=r"is -[12]; use a whole number from 0 to"):
         histories["c1"].events(*range)
 
 
@@ -273,12 +264,12 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(forma
 @pytest.mark.parametrize("given", [["a"], "user"])
 def test_values_without_names_are_refused_with_what_is_expected(histories, given):
     history = histories["c"]
-    with pytest.raises(foldlog.InvalidArgument, match=r"^documents is a dict of values by name, not ."):
+    with pytest.raises(foldlog.errors.InvalidArgument, match=r"^documents is a dict of values by name, not ."):
         history.append(messages("hi"), documents=given)
     for call in (lambda: histories.list(given), lambda: histories.create("c", given)):
-        with pytest.raises(foldlog.InvalidArgument, match=r"^attributes is a dict of values by name, not ."):
+        with pytest.raises(foldlog.errors.InvalidArgument, match=r"^attributes is a dict of values by name, not ."):
             call()
-    with pytest.raises(foldlog.InvalidArgument, match=r"^meta is a dict of values by name, not ."):
+    with pytest.raises(foldlog.errors.InvalidArgument, match=r"^meta is a dict of values by name, not ."):
         history.append_reply({"role": "assistant", "content": "hi"}, meta=given)
     assert history.version() == 0
 
@@ -307,7 +298,7 @@ def test_an_argument_of_a_wrong_type_or_value_is_named(histories):
     history = histories["c"]
     history.append(messages("before"))
     for said, call in WRONG.items():
-        with pytest.raises((TypeError, foldlog.InvalidArgument, InvalidEvent), match=re.escape(said)):
+        with pytest.raises((TypeError, foldlog.errors.InvalidArgument, InvalidEvent), match=re.escape(said)):
             call(history)
     assert history.version() == 1
 
@@ -315,7 +306,7 @@ def test_an_argument_of_a_wrong_type_or_value_is_named(histories):
 def test_calls_that_will_be_made_are_not_interrupted(histories):
     history = histories["c"]
     history.append(Action(tool="run", arguments={}, call_id="1"))
-    with pytest.raises(foldlog.InvalidArgument, match="older_than is -1 day"):
+    with pytest.raises(foldlog.errors.InvalidArgument, match="older_than is -1 day"):
         history.close_open_calls(older_than=timedelta(-1))
     assert [call.call_id for call in history.open_calls()] == ["1"]
 

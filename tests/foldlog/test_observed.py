@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message, Retraction, StoreUnavailable, StoreUnusable, _observed
+from foldlog import Message, Retraction, StoreUnavailable, _observed
 from foldlog._follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
+from foldlog.errors import StoreUnusable
 from tests.condensers.scripted import Scripted, failed
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, InvalidArgument, KeyRing, Message, _copies
+from foldlog import Annotation, CondensationAction, KeyRing, Message, _copies
 from foldlog._maintenance import holds_plain_events
 from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
+from foldlog.errors import InvalidArgument
 from foldlog.formats import decode
 from tests.crash.bytes_left import bytes_left
 from tests.said import said

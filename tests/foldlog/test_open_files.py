@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import InvalidOption, Message
+from foldlog import Message
 from foldlog._matching import files_with, text_or_pattern
 from foldlog._open_files import parts_of
 from foldlog._whole_file import whole_file
+from foldlog.errors import InvalidOption
 from foldlog.formats import NotAHistory
 
 HELLO = Message(source="user", content="hello")

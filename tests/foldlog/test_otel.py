@@ -26,9 +26,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import foldlog
 import foldlog.aio
-from foldlog import IdempotencyConflict, KeyRing, Message, VersionConflict, otel
+from foldlog import KeyRing, Message, VersionConflict, otel
 from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
+from foldlog.errors import IdempotencyConflict
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.condensers.scripted import Scripted, failed
 

@@ -152,7 +152,7 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ({"ids": [True]}, "whole numbers"),
     ]:
         assert said in history.recall_tool()(arguments)
-        with pytest.raises(foldlog.InvalidArgument, match="max_tokens is 299; use a whole number from 300"):
+        with pytest.raises(foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"):
             history.recall_tool(max_tokens=299)
 
 

@@ -11,20 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog import (
-    Action,
-    CondensationAction,
-    CondensationRequest,
-    IdempotencyConflict,
-    InvalidArgument,
-    InvalidEvent,
-    Message,
-    Observation,
-    View,
-    from_openai,
-)
+from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, View, from_openai
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
+from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent
 from foldlog.projections.messages import DIALECTS
 from tests.at_once import at_once
 from tests.projections.chat_rules import PROBLEMS
@@ -432,7 +422,7 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
 def test_an_address_that_is_none_is_an_invalid_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for wrong in ("history", ":memory:", "sqlit:///h.db", "http://x/h.db", "", "sqlite:h.db"):
-        with pytest.raises(foldlog.InvalidOption, match=r"history\.db"):
+        with pytest.raises(foldlog.errors.InvalidOption, match=r"history\.db"):
             foldlog.open(wrong)
     assert list(tmp_path.iterdir()) == []
 
@@ -467,7 +457,7 @@ def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tm
         with pytest.raises(InvalidEvent, match="the most for one event is 500"):
             histories["c1"].append(Message(source="user", content="x" * 600))
     assert b"a secret" not in path.read_bytes()
-    with foldlog.open(path) as histories, pytest.raises(foldlog.KeyUnavailable):
+    with foldlog.open(path) as histories, pytest.raises(foldlog.errors.KeyUnavailable):
         list(histories["c1"].events())
     for same in ("00" * 32, ["00" * 32]):
         with foldlog.open(path, keys=foldlog.KeyRing(same)) as histories:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import Action, Histories, InvalidArgument, Message, Observation, aio
+from foldlog import Action, Histories, Message, Observation, aio
 from foldlog._history import runtimes
 from foldlog._history.runtimes import CURRENT, RuntimeCall, note_left_behind
+from foldlog.errors import InvalidArgument
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
         "record 3: is a compaction of which item 1 is not shown: the role 'critic' is not known",
     ]
     histories["c1"].append_records(records[:2], format=CODEX)
-    with pytest.raises(foldlog.InvalidEvent, match="record 0: the role 'critic' is not known"):
+    with pytest.raises(foldlog.errors.InvalidEvent, match="record 0: the role 'critic' is not known"):
         histories["c1"].append_records(said("no", role="critic"), format=CODEX)
     histories["c1"].append_records(records[3:], format=CODEX)
     assert shown(histories["c1"].events()) == shown(events)

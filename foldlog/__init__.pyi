@@ -1,0 +1,56 @@
+"""The public names of foldlog and the modules that define them."""
+
+from foldlog import aio as aio
+from foldlog import condensers as condensers
+from foldlog import errors as errors
+from foldlog import eventstore as eventstore
+from foldlog import formats as formats
+from foldlog import maintenance as maintenance
+from foldlog import projections as projections
+from foldlog import types as types
+from foldlog._history.facts import Fact as Fact
+from foldlog._history.histories import Histories as Histories
+from foldlog._history.histories import open as open
+from foldlog._history.history import History as History
+from foldlog._history.lease import Lease as Lease
+from foldlog._history.lease import LeaseTaken as LeaseTaken
+from foldlog._history.recall import RecallTool as RecallTool
+from foldlog._history.replies import from_openai as from_openai
+from foldlog._history.runtimes import effect as effect
+from foldlog._maintenance import Maintenance as Maintenance
+from foldlog._reports.dropped import Dropped as Dropped
+from foldlog.condensers import Condensation as Condensation
+from foldlog.condensers import Condenser as Condenser
+from foldlog.condensers import is_context_window_error as is_context_window_error
+from foldlog.condensers import LLM as LLM
+from foldlog.condensers import LLMConfig as LLMConfig
+from foldlog.condensers import NoCondensationAvailable as NoCondensationAvailable
+from foldlog.condensers import request_condensation_tool as request_condensation_tool
+from foldlog.eventstore import Action as Action
+from foldlog.eventstore import Annotation as Annotation
+from foldlog.eventstore import ANY_VERSION as ANY_VERSION
+from foldlog.eventstore import Compression as Compression
+from foldlog.eventstore import CondensationAction as CondensationAction
+from foldlog.eventstore import CondensationRequest as CondensationRequest
+from foldlog.eventstore import CondensationSummary as CondensationSummary
+from foldlog.eventstore import ConversationErased as ConversationErased
+from foldlog.eventstore import ConversationNotFound as ConversationNotFound
+from foldlog.eventstore import DELETED as DELETED
+from foldlog.eventstore import Erased as Erased
+from foldlog.eventstore import Event as Event
+from foldlog.eventstore import EventStoreError as EventStoreError
+from foldlog.eventstore import KeyRing as KeyRing
+from foldlog.eventstore import Message as Message
+from foldlog.eventstore import Observation as Observation
+from foldlog.eventstore import Redaction as Redaction
+from foldlog.eventstore import Retraction as Retraction
+from foldlog.eventstore import Store as Store
+from foldlog.eventstore import StoreUnavailable as StoreUnavailable
+from foldlog.eventstore import SystemMessage as SystemMessage
+from foldlog.eventstore import VersionConflict as VersionConflict
+from foldlog.projections import Difference as Difference
+from foldlog.projections import Effect as Effect
+from foldlog.projections import View as View
+from foldlog.projections import Why as Why
+
+__version__: str

@@ -1,0 +1,35 @@
+"""Public names of a package that are imported when they are first used. Its ``__init__.pyi`` has each of them once."""
+
+import importlib
+import os
+from collections.abc import Callable
+
+
+def homes_of(folder: str) -> dict[str, str]:
+    """Return the module of each name, of the statements ``from MODULE import NAME as NAME`` of a stub."""
+    with open(os.path.join(folder, "__init__.pyi"), encoding="utf-8") as stub:
+        words = stub.read().replace("(", " ").split()
+    return {words[place + 3]: words[place + 1] for place, word in enumerate(words) if word == "from"}
+
+
+def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a package: it imports a name, and keeps it in the package."""
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{_hint(name, homes)}", name=name)
+        module = importlib.import_module(package)
+        if homes[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    return get
+
+
+def _hint(name: str, homes: dict[str, str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, homes, 1) if not name.startswith("_") else []
+    return f"; did you mean {near[0]!r}?" if near else ""

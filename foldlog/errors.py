@@ -1,0 +1,31 @@
+"""Every error that foldlog raises, but those of ``foldlog.formats``. ``EventStoreError`` is the base of all."""
+
+from foldlog._history.lease import LeaseTaken as LeaseTaken
+from foldlog.condensers import (
+    InvalidCondenser as InvalidCondenser,
+    ModelCallFailed as ModelCallFailed,
+    NoCondensationAvailable as NoCondensationAvailable,
+)
+from foldlog.eventstore import (
+    CannotRedact as CannotRedact,
+    ConversationErased as ConversationErased,
+    ConversationHasForks as ConversationHasForks,
+    ConversationNotFound as ConversationNotFound,
+    CorruptEvent as CorruptEvent,
+    EventStoreError as EventStoreError,
+    HistoryDiverged as HistoryDiverged,
+    IdempotencyConflict as IdempotencyConflict,
+    InvalidArgument as InvalidArgument,
+    InvalidEvent as InvalidEvent,
+    InvalidOption as InvalidOption,
+    KeyUnavailable as KeyUnavailable,
+    StoreDamaged as StoreDamaged,
+    StoreUnavailable as StoreUnavailable,
+    StoreUnusable as StoreUnusable,
+    UnknownEventType as UnknownEventType,
+    VersionConflict as VersionConflict,
+)
+from foldlog.projections import (
+    NoSuchEvent as NoSuchEvent,
+    NoSuchVersion as NoSuchVersion,
+)

@@ -1,0 +1,13 @@
+"""``histories.maintenance``, and the results of its methods."""
+
+from foldlog._maintenance import (
+    BackedUp as BackedUp,
+    Maintenance as Maintenance,
+    Moved as Moved,
+    Published as Published,
+    RedactionReceipt as RedactionReceipt,
+    Rekeyed as Rekeyed,
+    UnequalConversation as UnequalConversation,
+    Vacuumed as Vacuumed,
+    Verdict as Verdict,
+)

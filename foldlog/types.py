@@ -1,0 +1,15 @@
+"""The types of arguments and results that programs seldom name."""
+
+from foldlog._figures.stats import Stats as Stats
+from foldlog._history.histories import ChosenCondenser as ChosenCondenser
+from foldlog._history.history import ExpectedVersion as ExpectedVersion
+from foldlog._search import Hit as Hit
+from foldlog.condensers import AgentModel as AgentModel
+from foldlog.eventstore import (
+    Content as Content,
+    ConversationRow as ConversationRow,
+    FoundEvent as FoundEvent,
+    RecentConversations as RecentConversations,
+    Recorded as Recorded,
+)
+from foldlog.projections import Lifetimes as Lifetimes
