@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
@@ -47,45 +47,44 @@ def _summary(
 TOOL_NAME = "create_state_summary"
 
 
-class Field(NamedTuple):
-    """One field: its place in the rendered summary, and its description for the model."""
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "Core Information": {
+        "user_context": "what the user wants: requirements, goals, clarifications",
+        "completed_tasks": "what is done, each with its result in brief",
+        "pending_tasks": "what is still to be done",
+        "current_state": "variables, figures and whatever else is held in mind now",
+    },
+    "Code Changes": {
+        "files_modified": "files that were created or changed",
+        "function_changes": "functions that were created or changed",
+        "data_structures": "data structures that matter, used or changed",
+        "dependencies": "imports and packages that were added or changed",
+    },
+    "Testing Status": {
+        "tests_written": "whether tests were written: true, false or unknown",
+        "tests_passing": "whether all tests pass: true, false or unknown",
+        "failing_tests": "the tests that fail",
+        "error_messages": "the errors that matter, word for word",
+    },
+    "Version Control": {
+        "branch_created": "whether a branch was made for this work: true, false or unknown",
+        "branch_name": "the branch that the work is on",
+        "commits_made": "whether anything was committed: true, false or unknown",
+        "pr_created": "whether a pull request was opened: true, false or unknown",
+        "pr_status": "of the pull request: draft, open, merged, closed or unknown",
+    },
+    "Additional Context": {
+        "other_relevant_context": "anything that matters and fits nowhere else",
+    },
+}
+"""The fields by the part of the summary in which they stand, each with its description for the model."""
 
-    name: str
-    label: str
-    part: str
-    meaning: str
-    required: bool = False
-
-
-_CORE = "Core Information"
-_CODE = "Code Changes"
-_TESTS = "Testing Status"
-_VCS = "Version Control"
-_MORE = "Additional Context"
-
-FIELDS = (
-    Field("user_context", "User Context", _CORE, "what the user wants: requirements, goals, clarifications", True),
-    Field("completed_tasks", "Completed Tasks", _CORE, "what is done, each with its result in brief", True),
-    Field("pending_tasks", "Pending Tasks", _CORE, "what is still to be done", True),
-    Field("current_state", "Current State", _CORE, "variables, figures and whatever else is held in mind now"),
-    Field("files_modified", "Files Modified", _CODE, "files that were created or changed"),
-    Field("function_changes", "Function Changes", _CODE, "functions that were created or changed"),
-    Field("data_structures", "Data Structures", _CODE, "data structures that matter, used or changed"),
-    Field("tests_written", "Tests Written", _TESTS, "whether tests were written: true, false or unknown"),
-    Field("tests_passing", "Tests Passing", _TESTS, "whether all tests pass: true, false or unknown"),
-    Field("failing_tests", "Failing Tests", _TESTS, "the tests that fail"),
-    Field("error_messages", "Error Messages", _TESTS, "the errors that matter, word for word"),
-    Field("branch_created", "Branch Created", _VCS, "whether a branch was made for this work: true, false or unknown"),
-    Field("branch_name", "Branch Name", _VCS, "the branch that the work is on"),
-    Field("commits_made", "Commits Made", _VCS, "whether anything was committed: true, false or unknown"),
-    Field("pr_created", "PR Created", _VCS, "whether a pull request was opened: true, false or unknown"),
-    Field("pr_status", "PR Status", _VCS, "of the pull request: draft, open, merged, closed or unknown"),
-    Field("dependencies", "Dependencies", _CODE, "imports and packages that were added or changed"),
-    Field("other_relevant_context", "Other Relevant Context", _MORE, "anything that matters and fits nowhere else"),
-)
+FIELDS: Mapping[str, str] = {name: meaning for part in PARTS.values() for name, meaning in part.items()}
 """The eighteen fields, all text, in the order in which a model is asked for them."""
 
-_State = defstruct("_State", [(each.name, str, NODEFAULT if each.required else "") for each in FIELDS], kw_only=True)
+REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
+
+_State = defstruct("_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True)
 """Arguments of this shape."""
 
 
@@ -114,8 +113,8 @@ def state_summary_tool() -> dict[str, Any]:
             "description": "Records the state of the work, for an agent that will know nothing else of it.",
             "parameters": {
                 "type": "object",
-                "properties": {field.name: {"type": "string", "description": field.meaning} for field in FIELDS},
-                "required": [field.name for field in FIELDS if field.required],
+                "properties": {name: {"type": "string", "description": meaning} for name, meaning in FIELDS.items()},
+                "required": [*REQUIRED],
             },
         },
     }
@@ -135,7 +134,11 @@ def _state(reply: Reply) -> dict[str, str]:
 
 def _rendered(state: Mapping[str, str]) -> str:
     lines = ["# State Summary"]
-    for part in dict.fromkeys(field.part for field in FIELDS):
+    for part, names in PARTS.items():
         lines.append(f"## {part}")
-        lines += [f"**{field.label}**: {state[field.name]}" for field in FIELDS if field.part == part]
+        lines += [f"**{_label(name)}**: {state[name]}" for name in names]
     return "\n\n".join(lines)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").title().replace("Pr ", "PR ")

@@ -12,7 +12,7 @@ from foldlog.condensers.prompts.rendering import event_text
 from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
 from foldlog.projections import View
 
-FULL_STATE = {field.name: field.name.replace("_", " ") for field in FIELDS}
+FULL_STATE = {name: name.replace("_", " ") for name in FIELDS}
 
 
 def said(text: str | None, **fields: Any) -> Reply:

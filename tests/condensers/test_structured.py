@@ -73,7 +73,7 @@ def structured(*answers, **parameters):
 def test_there_are_eighteen_fields_and_three_are_required():
     parameters = state_summary_tool()["function"]["parameters"]
     assert len(FIELDS) == 18
-    assert list(parameters["properties"]) == [field.name for field in FIELDS]
+    assert list(parameters["properties"]) == [*FIELDS]
     assert parameters["required"] == ["user_context", "completed_tasks", "pending_tasks"]
 
 

@@ -154,10 +154,10 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
     program = basename(words[0]) if words else ""
     options = [word for word in words[1:] if word.startswith("-")]
     files = [word for word in words[1:] if word and not word.startswith("-")]
-    if program in ("sed", "perl") and any(re.match(r"-\w*i|--in-place", option) for option in options):
-        script = not any(option in ("-e", "-f") for option in options) or program == "perl"
-        script_line = files[0][:80] if script and files else ""
-        yield from (FileChange(path, f"edited by {program}", script_line) for path in files[1:])
+    if program == "sed" and any(re.match(r"-\w*i|--in-place", option) for option in options):
+        is_script = not {"-e", "-f"} & set(options)
+        script_line = files[0][:80] if is_script and files else ""
+        yield from (FileChange(path, "edited by sed", script_line) for path in files[1:])
     elif program in ("mv", "cp") and len(files) == 2:
         source, target = files
         target = target + basename(source) if target.endswith("/") else target
