@@ -26,7 +26,7 @@ except ImportError:
 SIZE: Final = 128 * 1024
 """About the number of bytes in a block."""
 _RATIO: Final = 8
-"""Most blocks inflate to fewer bytes than so many times theirs: then no buffer has to grow."""
+"""Most blocks inflate to fewer bytes than this number times theirs: then no buffer has to grow."""
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
 """The head before the first record."""

@@ -272,7 +272,7 @@ def _progress() -> Progress:
 
 
 def _show_nothing(**progress: object) -> None:
-    """Take how far work is, where nobody looks."""
+    """Show no progress: the output is not a terminal."""
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
         "sent_events": 2,
         "sent_summaries": 1,
         "summaries": [{"event": -7, "position": 1, "text": "three messages"}],
+        "damaged": [],
     }
     out = foldlog("view", "five").out
     for words in ("five at version 6: the model is sent 2 events and 1 summary", "three messages", "message 4"):
