@@ -42,7 +42,8 @@ class Figures(Struct):
     ``reasons``   what condensations saved and cost, by their reasons
     ``spending``  the calls of models, each reply by itself; empty where they are counted from records
     ``calls``     the calls of models, added up; ``context`` the tokens of prompts
-    ``replies``   the hashes of replies that other conversations may repeat, with what each used where that is known
+    ``replies``   what the replies used that other conversations may repeat, by their hashes
+    ``reply_hashes``  the hashes, one behind the other, of those of which it is not known here what each used
     """
 
     version: int = -1
@@ -54,6 +55,7 @@ class Figures(Struct):
     spending: Spending = field(default_factory=Spending)
     calls: list[Calls] = []
     replies: dict[int, Calls | None] = {}
+    reply_hashes: bytes = b""
     context: list[int] = []
     last_prompt_tokens: int | None = None
 

@@ -21,7 +21,7 @@ from foldlog._formats.format import Format
 from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
-from foldlog._formats.summed_calls import Calls, hashes_in
+from foldlog._formats.summed_calls import Calls
 from foldlog._formats.tips import lacking
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Event, Store
@@ -131,7 +131,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         reasons=saved if state.compactions else {},
         counts=counts,
         calls=replies.calls,
-        replies=dict.fromkeys(hashes_in(replies.hashes)),
+        reply_hashes=replies.hashes,
         context=replies.context.points,
         last_prompt_tokens=replies.last_prompt,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, islice, repeat
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import astuple
@@ -18,7 +19,7 @@ from foldlog._documents import CondensationsDocument
 from foldlog._figures.counting import Figures
 from foldlog._figures.overview import Overview
 from foldlog._formats.record import INCOMPLETE
-from foldlog._formats.summed_calls import USAGE, Calls
+from foldlog._formats.summed_calls import USAGE, Calls, hashes_in
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.inside import EventTime, event_microseconds
 from foldlog.eventstore.log.database import Database
@@ -46,6 +47,8 @@ _SEALED: Final = 1
 _DIGEST_BYTES: Final = 16
 _DIGEST: Final = "\x1f"
 """Precedes the digest of a name."""
+_ROWS: Final = 1_000
+"""The number of rows that one statement writes."""
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
 """The highest number of tokens of a call: SQL cannot add up any numbers."""
@@ -117,15 +120,19 @@ def put_figures(
     key = found.key
     transaction.forget_figures(key)
     calls = [_row_of(call, names) for call in figures.calls]
-    replies = [(_signed(hashed), *_row_of(call, names)) for hashed, call in figures.replies.items()]
+    hashes = (hashed for hashed in hashes_in(figures.reply_hashes) if hashed not in figures.replies)
+    pairs = chain(figures.replies.items(), zip(hashes, repeat(None)))
+    replies = ((_signed(hashed), *_row_of(call, names)) for hashed, call in pairs)
     counts = {(what, names.of(name)): number for what, name, number in _counts(figures)}
-    for statement, rows in (
+    each: tuple[tuple[str, Iterable[tuple[Any, ...]]], ...] = (
         ("put_figure_calls", calls),
         ("put_figure_replies", replies),
         ("put_figure_counts", [(*pair, number) for pair, number in counts.items()]),
-    ):
-        if rows:
-            transaction.write_sources(statement, key, json.dumps(rows))
+    )
+    for statement, rows in each:
+        left = iter(rows)
+        while page := [*islice(left, _ROWS)]:
+            transaction.write_sources(statement, key, json.dumps(page))
     texts = json.dumps(names.with_texts(figures)).encode()
     sealed = texts if data_key is None else data_key.encrypt(texts, _place(key))
     encoding = 0 if data_key is None else _SEALED

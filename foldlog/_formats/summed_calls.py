@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -208,6 +208,7 @@ def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> M
     return ModelCall(time_in(at), model, usage, None, 1, reply)
 
 
-def hashes_in(stored: bytes) -> list[int]:
-    """Return the hashes of replies that stand one behind the other."""
-    return [int.from_bytes(stored[n : n + HASH_BYTES]) for n in range(0, len(stored), HASH_BYTES)]
+def hashes_in(stored: bytes) -> Iterator[int]:
+    """Yield the hashes of replies that stand one behind the other."""
+    for place in range(0, len(stored), HASH_BYTES):
+        yield int.from_bytes(stored[place : place + HASH_BYTES])

@@ -168,5 +168,5 @@ def test_a_reply_counts_once_however_late_its_lines_come_again() -> None:
     for counted in (skeleton, again):
         total = counted.replies.total()
         assert sum(calls.calls for calls in total.calls) == 40
-        assert len(hashes_in(total.hashes)) == 40
+        assert len([*hashes_in(total.hashes)]) == 40
         assert total.last_prompt == 39
