@@ -123,14 +123,8 @@ class UnitsSoFar:
 
     def _read(self, event: Event, position: int) -> None:
         stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
-        if type(event) in _MAY_BE_UNSEEN and is_unseen(event):
-            self._unseen.append(position)
-            if not stayed:
-                return
-        else:
-            self._seen.append(position)
-            if type(event) is Annotation:
-                self._notes.append(position)
+        if not self._see(event, position) and not stayed:
+            return
         begins_loop = bool(stayed)
         if type(event) is Action:
             self._add_call(event, position)
@@ -154,6 +148,16 @@ class UnitsSoFar:
             self._in_loop = True
         if self._in_loop:
             self._loops[-1].append(position)
+
+    def _see(self, event: Event, position: int) -> bool:
+        """Return whether a model may see an event."""
+        if type(event) in _MAY_BE_UNSEEN:
+            if is_unseen(event):
+                self._unseen.append(position)
+                return False
+            self._notes.append(position)
+        self._seen.append(position)
+        return True
 
     def _add_call(self, action: Action, position: int) -> None:
         if self._waiting.add(action, position):
