@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Self, TypeVar
 
 from foldlog.eventstore.codec import Encoded
@@ -72,18 +72,15 @@ class StagedWriter:
         there: Conversation | None,
         *,
         replaces: int | None = None,
-        is_staged: bool = True,
     ) -> None:
         """``there`` is the stored conversation; if it is None, the first transaction begins ``new``. ``replaces`` is
-        the key of an erased conversation whose id ``new`` takes. Without ``is_staged``, one call of ``add`` has all
-        rows, and readers see them at once.
+        the key of an erased conversation whose id ``new`` takes.
         """
         self.database = database
         self._new = new
         self.there = there
         self._replaces = replaces
-        self._is_staged = is_staged and there is None
-        self._is_published = not self._is_staged
+        self._is_published = there is not None
         self.key = None if there is None else there.key
         """The key of the conversation in this store, once it has begun."""
         self._tried: int | None = None
@@ -166,7 +163,7 @@ class StagedWriter:
             new.id,
             new.created_at,
             new.salt,
-            staged=self._is_staged,
+            staged=True,
             replaces=self._replaces,
             parent_version=new.parent_version,
             seed=new.seed,
@@ -176,17 +173,16 @@ class StagedWriter:
 
 
 def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
-    """Import a history into a conversation; one that fits one transaction is not staged. Return how many events were
-    added, and the version. Raises ``HistoryDiverged``, ``ConversationErased``.
+    """Import a history into a conversation. Return how many events were added, and the version.
+
+    Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if there is not None:
         history = new_events(database, there, history)
-    chunks = chunked(history)
-    first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
-    with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
-        for chunk in chain(first, chunks):
+    with StagedWriter(database, last, there) as writer:
+        for chunk in chunked(history):
             rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
             writer.add(rows, partial(_project, chunk=chunk, row=rows[0], project=project))
         writer.publish(last.version)

@@ -263,17 +263,14 @@ class ReadTransaction:
     def record_at(self, projection: str, version: int) -> Record | None:
         """Return the newest record of a projection at or before ``version``."""
         self._whole("version", version)
-        newest = None
-        for part in (self._own(), *reversed(self.past)):
-            if newest is not None and newest.version > part.stop:
-                break
-            asked, older = min(version, part.stop), None
-            while older is None and (stored := self._reader.records(part.key, projection, asked, 1, backwards=True)):
-                older = part.codec.decoded_record(projection, stored[0])
+        for part in (self._own(), *reversed(self.past)):  # those of a fork are newer than those of its past
+            asked = min(version, part.stop)
+            while stored := self._reader.records(part.key, projection, asked, 1, backwards=True):
+                record = part.codec.decoded_record(projection, stored[0])
+                if record is not None:
+                    return record
                 asked = min(asked, stored[0].version) - 1
-            if older is not None and (newest is None or older.version > newest.version):
-                newest = older
-        return newest
+        return None
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
