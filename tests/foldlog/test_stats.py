@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog._cli.commands.stats import bar, curve
+from foldlog._cli.printing.statistics import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument
 from foldlog._figures.stored import collect_stats
 from foldlog._formats.imported_calls import calls_of_imported

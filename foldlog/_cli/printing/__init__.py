@@ -1,9 +1,11 @@
 """How the results of commands are printed for people.
 
-comparison.py    condensers beside each other
-condensation.py  a condensation that was made, or would be
-demo.py          what the demo shows
-difference.py    what changed between two Views
-explanation.py   why an event is shown or not
-runs.py          two conversations beside each other
+comparison.py     condensers beside each other
+condensation.py   a condensation that was made, or would be
+conversations.py  a list of conversations; followers.py: of followers
+demo.py           what the demo shows
+difference.py     what changed between two Views
+explanation.py    why an event is shown or not
+runs.py           two conversations beside each other
+statistics.py     figures of conversations
 """

@@ -1,0 +1,194 @@
+"""Choose the conversations of a list, and describe them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import prices_hint
+from foldlog._cli.selection import pairs
+from foldlog._cli.stores import listed
+from foldlog._companions import companion_of
+from foldlog._history.lease import to_resume
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationRow, Store
+from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from foldlog._documents import ConversationDocument
+
+
+_FEW, _FEW_EVENTS = 50, 20_000
+"""A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
+
+
+SORTS: dict[str, Callable[[ConversationRow], Any]] = {
+    "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
+    "last": lambda row: row.updated_at,
+}
+FIGURES = (
+    *("activity", "started", "duration", "state", "events", "errors", "wait", "view", "prompt", "tokens", "cost"),
+    *("condensations", "saved"),
+)
+"""Orders by figures."""
+
+
+_OF_VIEW = ("sent_events", "sent_summaries", "tokens")
+"""What a short list lacks of an overview."""
+
+
+class Filters(NamedTuple):
+    """The conditions that a conversation must meet to be in a list."""
+
+    attributes: Sequence[str]
+    match: str | None
+    here: bool
+    after: datetime | None
+    to_be_resumed: bool
+    every: bool
+
+
+class Aside:
+    """What a list leaves out or does not know, and says below its lines.
+
+    ``locked``    conversations whose figures need a key, with the problem
+    ``unpriced``  of each conversation of unknown cost: its models without a price
+    ``own``       the ids of those that runtimes keep for themselves
+    ``unsorted``  how many have no value of what the list is sorted by
+    """
+
+    def __init__(self) -> None:
+        self.locked: dict[str, str] = {}
+        self.unpriced: list[set[str]] = []
+        self.own: list[str] = []
+        self.unsorted = 0
+
+    def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
+        """Yield the rows of conversations that no runtime keeps for itself."""
+        for row in rows:
+            if companion_of(row.id):
+                self.own.append(row.id)
+            else:
+                yield row
+
+    def say(self, sort: str, *, with_costs: bool) -> None:
+        if self.unsorted:
+            what = count(self.unsorted, "conversation")
+            terminal.note(f"{what} cannot be sorted by {sort}: the last ones in either order")
+        if self.own:
+            terminal.note(f"{count(len(self.own), 'conversation')} that runtimes keep for themselves: --all shows them")
+        if self.locked:
+            problem = next(iter(self.locked.values()))
+            terminal.note(f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}")
+        if with_costs and (named := [models for models in self.unpriced if models]):
+            models = ", ".join(sorted({model for each in named for model in each}))
+            what = f"{count(len(named), 'unknown cost')}: the models have no price"
+            terminal.note(f"{what} ({models}): {prices_hint()}")
+        if with_costs and (silent := self.unpriced.count(set())):
+            terminal.note(f"{count(silent, 'unknown cost')}: no call records model and usage")
+
+
+def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[ConversationRow]:
+    """Yield the conversations that meet all conditions."""
+    rows: Iterator[ConversationRow] = listed(store)
+    if not filters.every:
+        rows = aside.without_own(rows)
+    if filters.attributes:
+        rows = _with_attributes(store, rows, filters.attributes)
+    if filters.here:
+        rows = _here(store, rows)
+    if filters.match is not None:
+        rows = _matching(store, rows, filters.match.lower(), aside)
+    if filters.after is not None:
+        after = filters.after
+        rows = (row for row in rows if row.updated_at >= after)
+    if filters.to_be_resumed:
+        rows = to_resume(store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values())))
+    return rows
+
+
+def _with_attributes(
+    store: Store, rows: Iterator[ConversationRow], attributes: Sequence[str]
+) -> Iterator[ConversationRow]:
+    from foldlog._maintenance import ids_with  # which imports what writes audit databases
+
+    with terminal.working("listing"):
+        found = ids_with(store, pairs([*attributes]))
+    return (row for row in rows if row.id in found)
+
+
+def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside) -> Iterator[ConversationRow]:
+    """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
+    from foldlog._figures.stored import FiguresOfStore
+
+    for row, one in FiguresOfStore(store).of(rows, whole=False):
+        more = one.overview
+        if more.problem is not None and more.needs_key:
+            aside.locked[row.id] = more.problem
+        if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
+            yield row
+
+
+def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
+    """Yield the conversations that a program wrote in this folder, or below it."""
+    from foldlog._figures.places import in_folder, places
+
+    found = {*in_folder(places(store), os.path.realpath("."), below=True)}
+    return (row for row in rows if row.id in found)
+
+
+def is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
+    """Return whether the list is short enough to read events for each of its lines; and all rows."""
+    first = list(islice(rows, _FEW + 1))
+    wanted = first if limit is None else first[:limit]
+    short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
+    return chain(first, rows), short
+
+
+def describe_rows(
+    store: Store, aside: Aside, prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
+) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
+    from foldlog._documents import ConversationDocument
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.spending import unpriced
+    from foldlog._figures.stored import FiguresOfStore, document_of
+
+    table = Prices(prices)
+    for row, figures in FiguresOfStore(store).of(rows, whole=sizes):
+        more = figures.overview
+        if more.problem is not None and more.needs_key:
+            aside.locked[row.id] = more.problem
+        elif more.problem is not None:
+            terminal.unread(terminal.about(row.id, more.problem))
+        if not sizes:
+            near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
+            yield row, ConversationDocument.of_row(row, **near)
+            continue
+        one = document_of(row, figures, table)
+        if one.spent and one.spent.cost is None:
+            aside.unpriced.append(unpriced(figures.calls, table))
+        yield row, one
+
+
+def sorted_by_figure(
+    store: Store, aside: Aside, prices: Path | None, rows: Iterable[ConversationRow], sort: str, *, reverse: bool
+) -> Iterator[ConversationRow]:
+    """Yield conversations in the order of a figure, in either order those last of which it is not known, and then
+    erased ones.
+    """
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.stored import FiguresOfStore
+
+    there = {row.id: row for row in rows}
+    figures = FiguresOfStore(store, prices=Prices(prices))
+    with terminal.working("reading conversations"):
+        figures.refresh()
+        names, aside.unsorted = figures.sorted(sort, reverse=reverse, among=there)
+    yield from (there.pop(name) for name in names if name in there)
+    yield from (row for row in there.values() if row.erased_at is not None)

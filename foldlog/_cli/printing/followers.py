@@ -1,0 +1,51 @@
+"""How far the followers of a PostgreSQL store lag, as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foldlog._cli import terminal
+from foldlog._cli.stores import open_existing
+from foldlog._words.gist import count
+
+if TYPE_CHECKING:
+    from foldlog._documents import FollowersDocument
+
+
+def list_followers(db: str) -> None:
+    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
+    from foldlog._copies import is_a_copy
+    from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
+    from foldlog.eventstore import follower_status
+
+    with open_existing(db) as store:
+        status = follower_status(store)
+    lags = [lag for lag in status.followers if not is_a_copy(lag.follower)]
+    holder = status.held_by
+    document = FollowersDocument.of(
+        status,
+        horizon=str(status.horizon),
+        last_position=str(status.last_position),
+        held_by=None if holder is None else HolderDocument.of(holder),
+        synchronous_standby_names=status.standbys,
+        followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in lags),
+    )
+    terminal.answer(document, lambda: _show_followers(document))
+
+
+def _show_followers(status: FollowersDocument) -> None:
+    holder = status.held_by
+    standbys = status.synchronous_standby_names or "no standby"
+    terminal.say(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})", wraps=True)
+    held = (
+        f"{count(status.held_back, 'event')} held back by a transaction {count(status.horizon_age, 'transaction')} old"
+    )
+    terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
+    if holder is not None:
+        terminal.say(
+            f"  it is of {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state}, and began "
+            f"{holder.age_s:,.1f} s ago",
+            wraps=True,
+        )
+    for lag in status.followers:
+        terminal.say(f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s", wraps=True)

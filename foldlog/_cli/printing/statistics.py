@@ -1,0 +1,187 @@
+"""Figures of conversations, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from foldlog._cli import terminal
+from foldlog._cli.events import moment_words
+from foldlog._cli.hints import prices_hint
+from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._documents import GroupedDocument, ModelDocument, ToolDocument
+from foldlog._figures.spending import spent
+from foldlog._figures.stats import Stats
+from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_STEPS = " ▁▂▃▄▅▆▇█"
+_TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
+_SAVED = "tokens saved: those of the View before each condensation less those after it, ≈ estimated"
+_TOOLS = _DAYS = 15
+"""Lines of a table of tools, and of days."""
+
+
+class By(StrEnum):
+    """What ``--by`` groups figures by."""
+
+    DAY = "day"
+    MODEL = "model"
+    TOOL = "tool"
+
+
+def show_grouped(grouped: GroupedDocument, stats: Stats) -> None:
+    if grouped.by == By.TOOL:
+        rows = sorted(grouped.tools.items(), key=lambda item: -item[1].calls)
+        columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
+        print_rows(columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows])
+        return
+    _show_calls([((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=10),))
+    _show_unknown(stats)
+
+
+def show_stats(stats: Stats, title: str) -> None:
+    when = ""
+    if stats.first_at is not None and stats.last_at is not None:
+        when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
+    errors = _errors(stats)
+    events = count(sum(stats.events.values()), "event")
+    terminal.say((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"), wraps=True)
+    _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
+    tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
+    _show_bars(
+        "calls by tool",
+        [(tool, one.calls, _errors(one)) for tool, one in tools[:_TOOLS]],
+        left_out=len(tools) - _TOOLS,
+    )
+    if len(stats.days) > 1:
+        days = sorted(stats.days.items())
+        _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
+    _show_models(stats)
+    _show_condensations(stats)
+    _show_view(stats)
+
+
+def _show_unknown(stats: Stats) -> None:
+    """Say of how many conversations a figure is not known."""
+    of_them = {
+        "without usage": stats.without_usage,
+        "with calls that have no price": stats.without_cost,
+        "of sources that mark no errors": stats.unmarked,
+    }
+    unknown = ", ".join(f"{number:,} {what}" for what, number in of_them.items() if number)
+    if unknown and stats.conversations > 1:
+        terminal.note(f"of {count(stats.conversations, 'conversation')}, {unknown}")
+    if stats.unpriced:
+        terminal.note(f"no price of {', '.join(sorted(stats.unpriced))}: {prices_hint()}")
+
+
+def _errors(one: Stats | ToolDocument) -> str:
+    """Return ``2 errors``; an empty text where there is none."""
+    if one.errors is None:
+        return "errors unknown"
+    return count(one.errors, "error") if one.errors else ""
+
+
+def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:
+    """Print a line for each row: name, number, a bar, and the rest of the row."""
+    if not rows:
+        return
+    terminal.say()
+    largest = max(row[1] for row in rows)
+    room = max(4, min(50, terminal.columns() // 2))
+    columns = (Column(heading, least=20), Column("", "right"), Column("", least=4), Column(""))
+    print_rows(
+        columns,
+        [(f"  {name}", f"{number:,}", bar(number, largest, room), *(more or [""])) for name, number, *more in rows],
+    )
+    if left_out > 0:
+        terminal.PrintedLines().write((f"  and {left_out:,} more; --json has all", "dim"))
+
+
+def _show_models(stats: Stats) -> None:
+    if not stats.models:
+        terminal.print_heading("no cost: no call records its model, usage or cost")
+    else:
+        terminal.print_heading("tokens and cost by model and day")
+        _show_calls(sorted(stats.models.items()), (Column("day"), Column("model", least=12)))
+    _show_unknown(stats)
+
+
+def _show_calls(groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]) -> None:
+    """Print calls of models with their tokens and cost, a line for each group, and the total."""
+    rows = [
+        (
+            *names,
+            calls_words(one),
+            *(number_words(getattr(one, f"{name}_tokens")) for name in _TOKENS),
+            spent_words(one),
+        )
+        for names, one in groups
+    ]
+    columns = (
+        *named,
+        Column("calls", "right", marks={"+": "calls + those of condensers"}, may_go=True),
+        *(Column(name, "right", may_go=True) for name in _TOKENS),
+        COST,
+    )
+    if len(rows) > 1:
+        total = spent(one for _, one in groups)
+        empty = [""] * (len(named) - 1)
+        rows.append(("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total)))
+    print_rows(columns, rows)
+
+
+def _show_condensations(stats: Stats) -> None:
+    if not stats.condensations:
+        return
+    terminal.print_heading("condensations by strategy, and what they forgot")
+    rows = [
+        (
+            terminal.typed_id(name),
+            f"{one.made:,}",
+            f"{one.declined:,}" if one.declined else "",
+            f"{one.failed:,}" if one.failed else "",
+            "" if one.events_forgotten is None else f"{one.events_forgotten:,}",
+            f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
+            "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
+            cost_words(one.cost),
+        )
+        for name, one in stats.condensations.items()
+    ]
+    headings = ("made", "declined", "failed", "events", "summaries")
+    counted = (Column(heading, "right", may_go=True) for heading in headings)
+    saved = Column("tokens saved", "right", marks={"≈": _SAVED}, may_go=True)
+    print_rows((Column("strategy", least=12), *counted, saved, COST), rows)
+
+
+def _show_view(stats: Stats) -> None:
+    if not stats.view_tokens or not max(stats.view_tokens):
+        return
+    sizes = stats.view_tokens
+    terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
+    out = terminal.PrintedLines()
+    for line in curve(sizes, min(100, terminal.columns() - 4)):
+        out.write((f"  {line}", "magenta"))
+    out.write((f"  version 0 to {len(sizes) - 1:,}", "dim"))
+
+
+def bar(value: float, largest: float, columns: int) -> str:
+    """Return a bar whose length is the value's part of the largest value. A value above 0 is always visible."""
+    if value <= 0 or largest <= 0:
+        return ""
+    eighths = max(1, round(8 * columns * value / largest))
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
+    """Return lines that draw values from left to right, each column the largest of those that fall on it."""
+    if not values or columns < 1:
+        return []
+    columns = min(columns, len(values))
+    peaks = [max(values[n * len(values) // columns : (n + 1) * len(values) // columns]) for n in range(columns)]
+    largest = max(peaks)
+    heights = [0 if largest <= 0 else max(round(8 * rows * peak / largest), 1 if peak > 0 else 0) for peak in peaks]
+    steps = [[_STEPS[max(0, min(8, height - 8 * row))] for height in heights] for row in reversed(range(rows))]
+    return ["".join(row).rstrip() for row in steps]
