@@ -35,7 +35,7 @@ More           foldlog.types and foldlog.maintenance (arguments and results that
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents; _archive/: their records, as they came
-    _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it
+    _redacting.py _matching.py       redact events; a text wherever a conversation has it; _copies.py: written files
     _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the place of a part
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py _lazy.py              what is in a value of JSON, at any depth; names that are imported at first use

@@ -974,7 +974,8 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     """``foldlog store redact``: the events that were found, the conversations whose sources hold the text ``beside``
     their records, the receipts, and what stays, and why.
 
-    ``holders`` names what may still hold the content, as far as the store knows.
+    ``holders`` names what may still hold the content, as far as the store knows; ``searched`` and ``not_searched`` say
+    what a text was searched in, and what it was not searched in.
     """
 
     found: tuple[MatchDocument, ...]
@@ -982,6 +983,8 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     receipts: tuple[RedactedDocument, ...]
     stay: tuple[ProblemDocument, ...]
     holders: tuple[str, ...]
+    searched: str
+    not_searched: str
 
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import glob
 import json
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -12,22 +10,20 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from foldlog._archive.redacting import events_of_records, redact_records, source_files
+from foldlog._archive.redacting import source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
 from foldlog._copies import (
     is_a_copy,
-    is_gone,
-    may_hold,
     note_sources,
     noted,
     path_in,
     read_models,
-    source_name,
     stores_in,
-    told,
 )
+from foldlog._matching import holding
+from foldlog._redacting import Redacting, RedactionReport, holders, redact_matching
 from foldlog._unreadable import sound
 from foldlog._whole_file import whole_file
 from foldlog._words.event_json import event_document
@@ -37,7 +33,6 @@ from foldlog.eventstore import (
     ConversationHasForks,
     ConversationRow,
     CorruptEvent,
-    Event,
     EventStoreError,
     InvalidArgument,
     KeyRing,
@@ -45,19 +40,16 @@ from foldlog.eventstore import (
     Logged,
     Store,
     StoreDamaged,
+    StoreUnavailable,
     VersionConflict,
     confirm,
     open_store,
     recent_conversations,
-    summary_of,
 )
 from foldlog.eventstore.inside import (
     as_url,
-    can_be_redacted,
     check_reason,
-    check_text,
     from_microseconds,
-    newest_documents,
 )
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
@@ -77,6 +69,16 @@ Verdict = verify.Verdict
 class _Histories(Protocol):
     @property
     def store(self) -> Store: ...
+
+
+class Expired(NamedTuple):
+    """What ``Maintenance.expire`` did: the tombstones of what it erased, or with ``dry_run`` the conversations that
+    would go; why others that are old stay; whether bytes of what was erased are still in the store's file.
+    """
+
+    conversations: tuple[ConversationRow, ...]
+    stay: tuple[str, ...]
+    bytes_pending: bool
 
 
 class Maintenance:
@@ -128,34 +130,71 @@ class Maintenance:
         """
         return backup.vacuum(self._store, on_progress)
 
-    def retain(
+    def expire(
         self,
-        age: timedelta,
-        attributes: Mapping[str, Any] | None = None,
+        older_than: timedelta,
+        where: Mapping[str, Any] | None = None,
         *,
-        reason: str,
+        reason: str = "retention",
         dry_run: bool = False,
         detach_forks: bool = False,
-        findings: Callable[[str], object] = lambda problem: None,
-    ) -> Iterator[ConversationRow]:
-        """Yield the tombstone of each conversation whose last event is older than ``age``, with ``attributes`` only of
-        those that have them, as it is erased with its companions; nothing is erased until you iterate. With ``dry_run``
-        yield the row of each, and erase nothing.
+    ) -> Expired:
+        """Erase the conversations whose last event is older than this, with ``where`` only those that have these
+        attributes, and vacuum the store once. With ``dry_run`` erase nothing, and return what would go.
 
-        A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
-        copy of the shared events), a new event, or a worker with its lease: it is erased later. In a SQLite file the
-        bytes stay until ``vacuum``; on PostgreSQL one vacuum follows the last erasure. Raises what ``Histories.erase``
-        and ``Histories.list`` raise. Durability: each is erased when it is yielded. Cost: the list of conversations,
-        and the events of those erased.
+        A conversation stays, and ``stay`` says why, that has a younger fork (``detach_forks`` gives the fork a copy of
+        the shared events), a new event, or a worker with its lease: a later call erases it. Where a reader keeps the
+        vacuum waiting, ``bytes_pending`` is true: call ``vacuum`` later. Raises what ``Histories.erase`` and
+        ``Histories.list`` raise. Durability: each is erased when its turn is over. Cost: the list of conversations, the
+        events of those erased, and one vacuum.
         """
-        given: object = age
+        given: object = older_than
         if not isinstance(given, timedelta) or given < timedelta():
-            raise InvalidArgument(f"age is a timedelta that is not negative, such as timedelta(days=90), not {age!r}")
-        before = from_microseconds(self._store.database.now()) - age
-        rows = conversations_with(self._store, attributes, before)
+            raise InvalidArgument(
+                f"older_than is a timedelta that is not negative, such as timedelta(days=90), not {older_than!r}"
+            )
+        before = from_microseconds(self._store.database.now()) - older_than
+        rows = conversations_with(self._store, where, before)
         expected = {row.id: row for row in rows}
-        how: dict[str, Any] = {"expected": expected, "stays": self._stays, "dry_run": dry_run}
-        return gone(erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how), findings)
+        how: dict[str, Any] = {"expected": expected, "stays": self._stays, "dry_run": dry_run, "complete": False}
+        stay: list[str] = []
+        went = [*gone(erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how), stay.append)]
+        if went and not dry_run:
+            with suppress(StoreUnavailable):  # a reader that was opened before needs the bytes
+                self.vacuum()
+        is_pending = bool(went) and self._store.database.bytes_pending
+        return Expired(tuple(row._replace(bytes_pending=is_pending) for row in went), tuple(stay), is_pending)
+
+    def redact_matching(
+        self,
+        text: str,
+        where: Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        by: str | None = None,
+        older_than: timedelta | None = None,
+        with_summaries: bool = False,
+        dry_run: bool = False,
+    ) -> RedactionReport:
+        """Redact the events that hold a text, in any case, with or without accents, and what sources hold of it beside
+        their records: of all conversations, or of those with the attributes ``where``; with ``older_than`` only events
+        that were recorded longer ago. With ``dry_run`` redact nothing, and return what would go.
+
+        The result says where the store still holds the text, what was searched, and what was not: other files, and
+        text that is encoded, as in base64, are not. See ``History.redact`` for what goes with an event, and for
+        ``with_summaries``. The bytes stay in a SQLite file until ``vacuum``. Raises ``InvalidArgument`` for an empty
+        text, and for a reason or a name that holds it: the receipt keeps these.
+
+        Durability: each receipt is on disk when this returns. Cost: all events and records of these conversations,
+        twice.
+        """
+        holds = holding(text)
+        if holds(check_reason(reason, "receipt")) or holds(by or ""):
+            raise InvalidArgument("the reason, or the name in by, holds the text to redact, and the receipt keeps it")
+        before = None if older_than is None else from_microseconds(self._store.database.now()) - older_than
+        rows = conversations_with(self._store, where, and_shared=True)
+        redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
+        return redact_matching(redacting, reason=reason, by=by, with_summaries=with_summaries, dry_run=dry_run)
 
     def copy_from(
         self,
@@ -346,184 +385,10 @@ def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
     return depth
 
 
-def redacted(
-    store: Store,
-    conversation: str,
-    event_ids: Sequence[int],
-    *,
-    reason: str,
-    by: str | None,
-    with_summaries: bool,
-    for_content: bool = True,
-) -> RedactionReceipt:
-    """Redact events, with all that may repeat their content: see ``History.redact``. Where they do not go
-    ``for_content``, but for their age, records without an id and a time stay welcome in other histories.
-    """
-    by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-    unread: list[str] = []
-    named = {conversation: asked_for(store, conversation, event_ids)}
-    asked = {event.id for event in named[conversation]}
-    common = set[tuple[str, int]]()
-    redact_with = partial(
-        redact.redact,
-        store,
-        conversation,
-        event_ids[0],
-        reason=reason,
-        by=by,
-        complete=False,
-        also=redact_records(store, common),
-    )
-    receipt: RedactionReceipt | None = None
-    chosen: set[tuple[str, int]] = set()
-    while True:  # until others have appended nothing that has to go too
-        named = all_that_goes(store, named, unread, with_summaries=with_summaries)
-        others = {name: [each.id for each in its] for name, its in named.items()}
-        now = {(name, each) for name, its in others.items() for each in its}
-        if receipt is not None and now <= chosen:
-            break
-        chosen |= now
-        if not for_content:
-            common |= {(name, each.id) for name, its in named.items() for each in its if not _is_named(each)}
-        touched = {conversation}
-        for name, its in others.items():
-            with suppress(ConversationErased):  # since it was found
-                touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
-        sources = source_files(store, sorted(touched))
-        others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in asked)]
-        after = redact_with(others=others)
-        receipt = after._replace(position=receipt.position) if receipt and after.position is None else after
-    files = chain.from_iterable(sources.values())
-    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
-    lost = documents_lost(store, conversation, receipt.event_ids)
-    return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
-
-
-def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time: no other history has it by chance."""
-    origin = event.origin
-    return origin is not None and (origin.id is not None or origin.time is not None or event.timestamp is not None)
-
-
-def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
-    """Return the events of these ids that are there, each once; for the id of a summary its condensation."""
-    wanted = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
-    return [event for each in wanted if each >= 0 for event in store.events(conversation, each, each + 1)]
-
-
-def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the documents whose newest values are in these events."""
-    newest = store.query(conversation, partial(newest_documents, version=None))
-    return tuple(name for name, event_id in newest.items() if event_id in event_ids)
-
-
 def cleared(store: Store) -> bool:
     """Clear the tables of a server, once for all that is gone. Return whether bytes are pending."""
     purge(store.database.recorder, "what was erased is gone for every reader")
     return store.database.bytes_pending
-
-
-def all_that_goes(
-    store: Store, named: Mapping[str, Sequence[Event]], unread: list[str], *, with_summaries: bool
-) -> dict[str, list[Event]]:
-    """Return these events of conversations and all events whose content goes with theirs: those of the same records of
-    a source and copies of them (``with_copies``), and with summaries the condensations that may quote them, in forks
-    too, and copies of these.
-    """
-    goes = with_copies(store, with_records(store, named), unread)
-    if not with_summaries:
-        return goes
-    for name, events in shown_by(store, goes).items():
-        begins, known = store.conversation(name).parent_version or 0, {each.id for each in goes.get(name, ())}
-        quotes = store.query(name, partial(redact.quotes_in, redacted=events))
-        own = [each for each in quotes if each.id >= begins and each.id not in known]
-        if own:
-            goes.setdefault(name, []).extend(own)
-    return with_copies(store, with_records(store, goes), unread)
-
-
-def with_records(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
-    """Return these events, and those that came of the same records: see ``events_of_records``."""
-    ids = events_of_records(store, {name: [each.id for each in events] for name, events in named.items()})
-    found = {name: {each.id: each for each in events} for name, events in named.items()}
-    for name, its in ids.items():
-        there = found.setdefault(name, {})
-        for missing in sorted(its - there.keys()):
-            there |= {each.id: each for each in store.events(name, missing, missing + 1) if can_be_redacted(each)}
-    return {name: [*events.values()] for name, events in found.items()}
-
-
-def with_copies(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
-    """Return these events of conversations, and those of companions that repeat their content. Of these, one that
-    cannot be read is named in ``unread``. Cost: the events of a conversation that has companions; those of companions.
-    """
-    found = {name: [*events] for name, events in named.items()}
-    for name, events in named.items():
-        row = store.conversation(name)
-        own = [event for event in events if event.id >= (row.parent_version or 0) and can_be_redacted(event)]
-        for beside, copies in _copies_beside(store, row, own, unread):
-            found[beside] = [*{each.id: each for each in (*found.get(beside, ()), *copies)}.values()]
-    return found
-
-
-def _copies_beside(
-    store: Store, row: ConversationRow, gone: Sequence[Event], unread: list[str]
-) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion that shows these events of a conversation, with its events that repeat their content."""
-    from foldlog._matching import copies_of, texts_of
-
-    ids = {each.id for each in gone}
-    sharing = store.forks_sharing(row.id, min(ids)) if gone else ()
-    found = companions(store, row.id, *forked_from(store, row.id), *sharing) if gone else ()
-    if beside := [each for each in found if each.erased_at is None]:
-        own = _readable(store, row, row.parent_version or 0, [])
-        texts = texts_of(gone, (each for each in own if each.id not in ids))
-        yield from ((each.id, copies_of(texts, _readable(store, each, 0, unread))) for each in beside)
-
-
-def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the events from ``start`` on that can be read. The others are named in ``unread``."""
-    from foldlog._unreadable import sound
-
-    return (each.event for each in sound(store, row.id, start, row.version, unread))
-
-
-def _user() -> str:
-    """Return the name of the user that this process runs as; its number where it has no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
-
-
-def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return which of these events of conversations each conversation shows: its own, and those that it shares as a
-    fork. Cost: a look-up for each event.
-    """
-    shown: dict[str, list[Event]] = {}
-    for name, events in named.items():
-        begins = store.conversation(name).parent_version or 0
-        for event in (event for event in events if event.id >= begins):
-            for each in (name, *store.forks_sharing(name, event.id)):
-                shown.setdefault(each, []).append(event)
-    return shown
-
-
-def holders(
-    store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, sources: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
-    models and the files that foldlog wrote of them, the former files that restores kept, and the files and folders
-    ``sources``.
-    """
-    known = [name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path]
-    noted_sources = {name: path_in(name) for name in known if name.startswith("imported ")}
-    there = [told(store, name) for name in known if name not in noted_sources]  # a backup knows itself
-    for name in filter(is_gone, noted_sources):
-        told(store, name)
-    former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    paths = filter(os.path.exists, dict.fromkeys((*noted_sources.values(), *sources)))
-    return (*there, *(f"former file {path}" for path in former), *map(source_name, paths))
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:

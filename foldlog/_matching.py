@@ -1,54 +1,38 @@
-"""Find a text in everything that a store holds of a conversation: events, summaries, documents, records of imports.
+"""Find a text in what a store holds of a conversation: events, summaries, documents, attributes, records of imports.
 
 A text is found as a search finds words, in capital and small letters, in each form of Unicode, with accents and
-without, over any white space: an officer looks for a person's name. A pattern is found as it is written.
-
-A pattern is a regular expression of limited cost: each of its repeats has an upper limit, and it can match at one place
-in few ways. So a search takes time in proportion to the text, whatever the text is.
+without, over any white space, hyphens that are not shown, and the parts of a message: an officer looks for a person's
+name. What is encoded, as in base64, is not searched.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from json import loads
-from math import prod
-from re import _parser  # type: ignore[attr-defined]  # the parser of the standard library
 from typing import Any
-from unicodedata import combining, normalize
+from unicodedata import category, combining, normalize
 
 from msgspec.structs import asdict
 
-from foldlog._archive.stored import Records, beside_records, stored_records
-from foldlog._compressed import ZSTD, unpacked
-from foldlog._copies import path_in, stores_in
-from foldlog._formats.files.found import files_below
-from foldlog._open_files import open_database, parts_of
-from foldlog._page.report import texts_of_page
+from foldlog._archive.stored import Records, beside_records
 from foldlog._values import named_in, values_in
 from foldlog.condensers.prompts.rendering import unescaped
 from foldlog.eventstore import (
-    ConversationRow,
     DocumentChanges,
     Documents,
     Event,
-    EventsNotMade,
-    EventStoreError,
     InvalidArgument,
     Store,
     SystemMessage,
     VersionConflict,
-    open_store,
 )
-from foldlog.eventstore.inside import as_url, can_be_redacted, has_content, newest_documents
+from foldlog.eventstore.inside import can_be_redacted, has_content, newest_documents
 
-_WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
-_CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
@@ -56,72 +40,31 @@ _NAMES = frozenset((*_KEPT, "origin", "meta", "name", "tool", "call_id", "respon
 """Fields whose texts say nothing of the content: a redaction keeps them, or they are in many records."""
 _REPEATED_MIN = 8
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
+
 _BASE64, _URL_SAFE = re.compile(r"[A-Za-z0-9+/_-]{12,}"), str.maketrans("+/", "-_")
 
 Holds = Callable[[str], object]
 """Returns whether a text holds what is searched for."""
 
 
-def text_or_pattern(text: str, *, is_pattern: bool) -> Holds:
-    """Return what finds a text, or a pattern. Raises ``InvalidArgument`` for an empty one and for a pattern that may
-    take long.
-    """
+def holding(text: str) -> Holds:
+    """Return what finds a text. Raises ``InvalidArgument`` for an empty one."""
     folded = _folded(text)
-    if not (text if is_pattern else folded):
+    if not folded:
         raise InvalidArgument("the text to search for is empty")
-    if not is_pattern:
-        return lambda given: folded in _folded(given)
-    try:
-        parsed, compiled = _parser.parse(text), re.compile(text)
-        ways, width = _ways(parsed), parsed.getwidth()[1]
-    except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidArgument(f"the pattern cannot be read: {error}") from error
-    if ways > _WAYS_MAX:
-        raise InvalidArgument(
-            f"the pattern can match one place in {'endless' if ways == _ENDLESS else f'{ways:,}'} ways, and "
-            f"{_WAYS_MAX:,} are allowed; give each repeat an upper limit, such as {{1,80}} for +, and nest none"
-        )
-    if width > _WIDTH_MAX:
-        raise InvalidArgument(f"the pattern can match {width:,} characters, and {_WIDTH_MAX:,} are allowed")
-    if compiled.match(""):
-        raise InvalidArgument("the pattern matches an empty text, so every event has it")
-    return compiled.search
+    return lambda given: folded in _folded(given)
 
 
 def _folded(text: str) -> str:
-    """Return a text without its accents, in small letters, with one space for all white space in a row."""
+    """Return a text without its accents and without characters that only format it, in small letters, with one space
+    for all white space in a row.
+    """
     plain = text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)
     return " ".join(plain.casefold().split())
 
 
 def _without_marks(found: re.Match[str]) -> str:
-    return "".join(each for each in normalize("NFKD", found[0]) if not combining(each))
-
-
-_ENDLESS, _COUNTED_MAX = float("inf"), 10**9
-
-
-def _ways(parsed: Any) -> float:
-    """Return an upper limit of the ways in which a parsed pattern matches at one place."""
-    ways = prod(_ways_of(str(kind), value) for kind, value in parsed)
-    return ways if ways <= _COUNTED_MAX else _ENDLESS
-
-
-def _ways_of(kind: str, value: Any) -> float:
-    match kind:
-        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT" | "CATEGORY":
-            return 1
-        case "SUBPATTERN":
-            return _ways(value[-1])
-        case "BRANCH":
-            return sum(map(_ways, value[1]))
-        case "MAX_REPEAT" | "MIN_REPEAT":
-            least, most, repeated = value
-            if most > _WAYS_MAX:
-                return _ENDLESS
-            inner = _ways(repeated)
-            return _ENDLESS if inner > 1 and most > 64 else (most - least + 1) * inner**most
-    return _ENDLESS  # references, looking around
+    return "".join(each for each in normalize("NFKD", found[0]) if not combining(each) and category(each) != "Cf")
 
 
 def events_with(
@@ -223,7 +166,7 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
     def holds(text: str) -> bool:
         return any(each in text for each in long) or found(text) is not None
 
-    return [each for each in events if texts and _has(holds, [*map(": ".join, _said([each]))])]
+    return [each for each in events if texts and _has_packed(holds, [*map(": ".join, _said([each]))])]
 
 
 def _said(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
@@ -254,88 +197,21 @@ def keep_documents(store: Store, conversation: str, gone: Collection[int], holds
         return
 
 
-def files_with(
-    store: Store, holds: Holds, names: Sequence[str], sources: Sequence[str], *, with_store: bool = True
-) -> Iterator[tuple[str, EventStoreError | None]]:
-    """Yield the files that hold the bytes of a match: the store's own, those with these ``names``,
-    and ``sources``, of a folder those below it. What is compressed or encrypted is not found, but for the texts of a
-    page, and the events of a backup that can be opened without more keys than the environment's: for one that cannot be
-    read, yield why. Cost: these files.
-    """
-    own: list[str] = []
-    if store.path is not None and with_store:
-        own = [store.path, f"{store.path}-wal"]
-    below = (path for each in sources for path in files_below(each))
-    paths = (*own, *map(path_in, names), *sources, *sorted(below))
-    stores = {*stores_in(names)}
-    for path in dict.fromkeys(paths):
-        is_held = False
-        with suppress(OSError, ValueError, zlib.error):  # one that cannot be read is named as what may hold it
-            is_held = any(_has(holds, part) for part in _parts(path))
-        try:
-            if is_held or (path in stores and _store_has(path, holds)):
-                yield path, None
-        except EventStoreError as error:
-            yield path, error
-
-
-def is_json(path: str) -> bool:
-    """Return whether a file, or each one in a folder, is JSON that can be read: a text in it is found there."""
-    begins = list[str]()
-    with suppress(OSError, UnicodeDecodeError):
-        for each in files_below(path):
-            with open(each, encoding="utf-8-sig") as file:
-                begins.append(file.read(99).lstrip()[:1])
-        return bool(begins) and {*begins} <= {"{", "["}
-    return False
-
-
-def _store_has(path: str, holds: Holds) -> bool:
-    with open_store(f"{as_url(path)}?mode=ro") as store:
-        rows = (row for row in store.iter_conversations() if row.erased_at is None)
-        return any(_conversation_has(store, row, holds) for row in rows)
-
-
-def _conversation_has(store: Store, row: ConversationRow, holds: Holds) -> bool:
-    """Return whether the records of a conversation's source hold a match, or its events do: where none is made yet, all
-    that it has are records.
-    """
-    if any(_has(holds, record) for record in stored_records(store, row.id)):
-        return True
-    try:
-        return bool(events_with(store, row.id, holds, redacted=True))
-    except EventsNotMade:
-        if row.version:
-            raise
-        return False
-
-
-def _parts(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file in parts that overlap; of a page what it tells, also what it holds compressed."""
-    is_page, before = False, b""
-    if open_database(path) is None:
-        with open(path, "rb") as file:
-            for text in texts_of_page(file):
-                is_page = True
-                yield text
-    is_packed = next(parts_of(path, len(ZSTD)), b"") == ZSTD
-    for chunk in () if is_page else unpacked(path) if is_packed else parts_of(path, _CHUNK_BYTES):
-        yield before + chunk
-        before = (before + chunk)[-_OVERLAP_BYTES:]
-
-
 def _without_kept(event: Event) -> list[Any]:
     return [value for name, value in asdict(event).items() if name not in _KEPT]
 
 
 def _has(holds: Holds | None, value: Any) -> bool:
-    return holds is not None and any(
-        holds(text) or any(_has(holds, packed) for packed in _in_base64(text)) for text in _texts(value)
-    )
+    return holds is not None and any(map(holds, _texts(value)))
+
+
+def _has_packed(holds: Holds, value: Any) -> bool:
+    """Return whether a value holds a match, also in base64: so runtimes serialize what they keep."""
+    texts = [*_texts(value)]
+    return any(map(holds, texts)) or any(_has(holds, packed) for text in texts for packed in _in_base64(text))
 
 
 def _in_base64(text: str) -> Iterator[str]:
-    """Yield what stands in base64 in a text: attachments, and what runtimes serialize."""
     for found in _BASE64.findall(text):
         whole = found[: len(found) - (len(found) % 4 == 1)].translate(_URL_SAFE)
         yield urlsafe_b64decode(whole + "==").decode("utf-8", "replace")
@@ -352,6 +228,8 @@ def _texts(value: Any) -> Iterator[str]:
             found = (each.decode("utf-8", "replace"),)
         elif isinstance(each, list | tuple) and len(each) > 1 and all(type(item) is str for item in each):
             found = ("\n".join(each),)  # the lines of a text
+        elif isinstance(each, list | tuple) and len(texts := _texts_of_parts(each)) > 1:
+            found = ("".join(texts), "\n".join(texts))
         else:
             found = (str(each),) if type(each) is int else ()
         for text in found:
@@ -359,3 +237,9 @@ def _texts(value: Any) -> Iterator[str]:
             if "\\" in text:  # JSON, whose strings may be JSON again
                 yield (once := unescaped(text))
                 yield unescaped(once)
+
+
+def _texts_of_parts(parts: Iterable[Any]) -> list[str]:
+    """Return the texts of the parts of a message, which a model reads one after the other."""
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return [text for text in texts if isinstance(text, str)]

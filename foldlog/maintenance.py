@@ -2,6 +2,7 @@
 
 from foldlog._maintenance import (
     BackedUp as BackedUp,
+    Expired as Expired,
     Maintenance as Maintenance,
     Moved as Moved,
     Published as Published,
@@ -11,3 +12,4 @@ from foldlog._maintenance import (
     Vacuumed as Vacuumed,
     Verdict as Verdict,
 )
+from foldlog._redacting import RedactionReport as RedactionReport

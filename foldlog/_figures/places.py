@@ -14,7 +14,6 @@ import msgspec
 from foldlog._companions import companion_of
 from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
-from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.reading import about
@@ -45,6 +44,8 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
         source = Sources(store.database, reader).of(conversation)
         if source is None:
             return {}
+        from foldlog._formats.registry import format_named  # loads all formats
+
         format, told = format_named(source.format), about(source)
         return where_written(format, told, told.get(TITLE) or _title_counted(format, source.sums))
 

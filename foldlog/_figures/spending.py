@@ -11,7 +11,6 @@ from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._figures.prices import Prices
-from foldlog._formats.imported_calls import calls_of_imported, counts_on
 from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
 from foldlog._usage import IMPORTED
@@ -50,6 +49,8 @@ class Spending(Struct):
         """Count the calls in the next events from ``start`` on, and read them all: usage may add up over the events
         before. Count those that the source tells ``beside`` its records, as of now, and not ``before``.
         """
+        from foldlog._formats.imported_calls import calls_of_imported, counts_on  # loads all formats
+
         events, sums = self._of_our_own(logged, start), list[ModelCall]()
         for event in events:
             if event.origin is None:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from foldlog._documents import ConversationDocument, ModelDocument, SavingsDocument
 from foldlog._figures.counting import Figures, figures_of
-from foldlog._figures.of_sources import pending_figures, replies_of_source
 from foldlog._figures.overview import Overview, near_the_ends
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import event_tokens
@@ -164,7 +163,12 @@ class FiguresOfStore:
         it, these conversations are counted in memory.
         """
         database, keys = self._store.database, self._store.database.settings.keys
-        for key, hashes in self._tables.replies_to_read().items():
+        to_read = self._tables.replies_to_read()
+        if not to_read:
+            return
+        from foldlog._figures.of_sources import replies_of_source  # loads all formats
+
+        for key, hashes in to_read.items():
             found = database.recorder.query(partial(database.find_key, key=key))
             if found is None or found.id in self._aside:
                 continue
@@ -186,6 +190,8 @@ class FiguresOfStore:
         """Return the figures of a conversation as it is now; None where it was erased since it was listed."""
         try:
             if row.pending:
+                from foldlog._figures.of_sources import pending_figures  # loads all formats
+
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
                 return figures

@@ -317,7 +317,7 @@ class Histories:
         In a SQLite file its bytes stay until ``maintenance.vacuum``
         (``bytes_pending``), which rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums
         all tables, ten times a minute at most, which costs many times the erasure of a short conversation; later calls
-        leave bytes pending. To erase many, use ``maintenance.retain``, or give ``complete=False`` and call
+        leave bytes pending. To erase many, use ``maintenance.expire``, or give ``complete=False`` and call
         ``maintenance.vacuum`` at the end.
 
         Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given; ``ConversationHasForks`` where it has

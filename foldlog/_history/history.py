@@ -812,7 +812,8 @@ class History:
         go with it. One that cannot be read is named in ``unconfirmed``. What others append during the call, before the
         events are redacted, is redacted as if it were there before.
         """
-        from foldlog._maintenance import cleared, redacted
+        from foldlog._maintenance import cleared
+        from foldlog._redacting import redacted
 
         given = [event] if isinstance(event, int | Event) else event
         event_ids = [each.id if isinstance(each, Event) else check_whole("event", each) for each in given]

@@ -6,11 +6,11 @@ import io
 import re
 import tempfile
 import zlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from html import escape, unescape
+from html import escape
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from msgspec.structs import replace
 
@@ -96,23 +96,6 @@ def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
     """Write an inert element with a compressed text. Its base64 has no character that ends an element."""
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
-
-
-def texts_of_page(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the compressed texts of a page, and the rest, also as it is read, without the script and style that its
-    policy allows: every page has them. Yield nothing of another file.
-    """
-    if file.read(len(_DOCTYPE)) != _DOCTYPE:
-        return
-    lines: list[bytes] = []
-    for line in file:
-        if (packed := _DATA.search(line)) is None:
-            lines.append(line)
-        else:
-            yield zlib.decompress(b64decode(packed[1]))
-    page = b"".join(lines).decode("utf-8", "replace")
-    told = _OF_PAGE.sub(lambda found: "" if assets.content_hash(found[2]) in page else found[0], page)
-    yield from (told.encode(), unescape(told).encode())
 
 
 def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str]) -> None:

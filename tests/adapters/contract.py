@@ -154,7 +154,8 @@ class Keeps:
                 if not number:
                     await self.add(self.opened(histories, attributes=given), "fifth")
             found = {row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations}
-            gone = {row.id for row in histories.maintenance.retain(timedelta(0), {"tenant": "acme"}, reason="asked to")}
+            gone = histories.maintenance.expire(timedelta(0), {"tenant": "acme"}, reason="asked to").conversations
+            gone = {row.id for row in gone}
             assert found
             assert gone == without.keys()
 
@@ -164,11 +165,11 @@ class Keeps:
             histories = store.histories.sync
             row = next(row for row in histories.store.iter_conversations() if "/" in row.id)
             assert row.id.partition("/")[0] == self.runtime
-            assert list(histories.maintenance.retain(timedelta(0), reason="retention", detach_forks=True))
+            assert histories.maintenance.expire(timedelta(0), detach_forks=True).conversations
             again = self.opened(histories)
             await self.add(again, "third")
             assert await self.names(again) == ["third"]
-            left = list(histories.maintenance.retain(timedelta(hours=1), reason="retention"))
+            left = list(histories.maintenance.expire(timedelta(hours=1)).conversations)
             assert left == []
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

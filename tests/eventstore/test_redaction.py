@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from foldlog._maintenance import redacted
+from foldlog._redacting import redacted
 from foldlog.eventstore import CondensationAction, Message, Origin, Redacted, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain

@@ -49,9 +49,12 @@ ERASURES = {
     "with forks": (lambda h: h.erase("t", **WHY, with_forks=True), OTHERS),
     "detached": (lambda h: h.erase("t", **WHY, detach_forks=True), [*OTHERS, "t/@1"]),
     "of a fork": (lambda h: h.erase("t/@1", **WHY), [*OTHERS, "t", "t/+writes"]),
-    "by age": (lambda h: [*h.maintenance.retain(90 * DAYS, **WHY)], ["a/+state", "a/s2", "tt", "tt/+writes"]),
-    "all by age": (lambda h: [*h.maintenance.retain(DAYS, **WHY)], []),
-    "by attributes": (lambda h: [*h.maintenance.retain(DAYS, {"user": "ann"}, **WHY)], OTHERS),
+    "by age": (
+        lambda h: [*h.maintenance.expire(90 * DAYS, **WHY).conversations],
+        ["a/+state", "a/s2", "tt", "tt/+writes"],
+    ),
+    "all by age": (lambda h: [*h.maintenance.expire(DAYS, **WHY).conversations], []),
+    "by attributes": (lambda h: [*h.maintenance.expire(DAYS, {"user": "ann"}, **WHY).conversations], OTHERS),
     "of a session": (lambda h: h.erase("a/s", **WHY), ["a/+state", *OTHERS[2:], "t", "t/+writes", "t/@1"]),
 }
 
@@ -74,12 +77,17 @@ def test_a_conversation_that_stays_keeps_its_companions(opened):
 
 
 def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
-    told = []
-    work = opened.maintenance.retain(90 * DAYS, **WHY, findings=told.append)
-    assert [next(work).id, next(work).id] == ["t/@1", "t"]
-    opened["t/+writes"].append(note("newer"))
-    assert [row.id for row in work] == ["a/s"]
-    assert "'t/+writes' is at version 5" in told[0]
+    maintenance, names = opened.maintenance, list[str]()
+
+    def stays(name):
+        names.append(name)
+        if name == "t/+writes":
+            opened[name].append(note("newer"))
+
+    maintenance._stays = stays
+    did = maintenance.expire(90 * DAYS, **WHY)
+    assert [row.id for row in did.conversations] == ["t/@1", "t", "a/s"]
+    assert "'t/+writes' is at version 5" in did.stay[0]
 
 
 @pytest.mark.parametrize("way", ["named", "by age"])
@@ -93,7 +101,7 @@ def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(opene
     if way == "named":
         assert opened.erase("t", **WHY).id == "t"
     else:
-        assert "t/+writes" in {row.id for row in opened.maintenance.retain(90 * DAYS, **WHY)}
+        assert "t/+writes" in {row.id for row in opened.maintenance.expire(90 * DAYS, **WHY).conversations}
     assert "t/+writes" not in opened
 
 
@@ -285,7 +293,10 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(fol
 
 def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
     opened["t/+writes"].append(note("the answer of a person"))
-    assert [row.id for row in opened.maintenance.retain(90 * DAYS, **WHY, detach_forks=True)] == ["t/@1", "a/s"]
+    assert [row.id for row in opened.maintenance.expire(90 * DAYS, **WHY, detach_forks=True).conversations] == [
+        "t/@1",
+        "a/s",
+    ]
     aged = foldlog("store", "expire", "--older-than", "2026-03-01", "--dry-run", "--json")
     assert not {"t", "t/+writes"}.intersection(one["conversation"] for one in aged.document["conversations"])
 

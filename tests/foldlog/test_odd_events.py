@@ -285,7 +285,7 @@ def test_no_command_fails_because_of_one_event(foldlog, odd):
 # -- methods ----------------------------------------------------------------------------------------------------------
 
 CHANGES = {
-    *("retract", "pop", "condense", "request_condensation", "close_open_calls", "redact", "erase", "retain", "rekey"),
+    *("retract", "pop", "condense", "request_condensation", "close_open_calls", "redact", "erase", "expire", "rekey"),
     *("vacuum", "fork", "create", "import_", "copy_from", "back_up"),
 }
 """Called after those that read."""

@@ -15,7 +15,6 @@ import pytest
 import foldlog as api
 from foldlog import Annotation, CondensationAction, KeyRing, Message, _copies
 from foldlog._maintenance import holds_plain_events
-from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
 from foldlog.errors import InvalidArgument
 from foldlog.formats import decode
@@ -57,22 +56,26 @@ def living(histories):
 
 
 def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(opened):
-    retain = opened.maintenance.retain
-    stay: list[str] = []
-    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True, findings=stay.append)] == ["ann/1"]
-    assert "'young'" in stay[0]
-    both = retain(90 * DAYS, reason="policy", dry_run=True, detach_forks=True)
-    assert [row.id for row in both] == ["ann/1", "old"]
+    expire = opened.maintenance.expire
+    would = expire(90 * DAYS, dry_run=True)
+    assert (ids_of(would), would.bytes_pending) == (["ann/1"], False)
+    assert "'young'" in would.stay[0]
+    assert ids_of(expire(90 * DAYS, dry_run=True, detach_forks=True)) == ["ann/1", "old"]
     assert living(opened) == ["ann/1", "ann/2", "old", "young"]
-    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True)] == ["ann/1"]
-    assert [row.id for row in retain(90 * DAYS, reason="policy")] == ["ann/1"]
+    did = expire(90 * DAYS, reason="policy")
+    assert (ids_of(did), did.bytes_pending, did.conversations[0].erased_reason) == (["ann/1"], False, "policy")
+    assert not opened.store.database.bytes_pending, "one vacuum follows"
     assert living(opened) == ["ann/2", "old", "young"], "the others are erased"
-    told = []
-    assert list(retain(90 * DAYS, reason="policy", findings=told.append)) == []
-    assert "young" in told[0]
-    assert [row.id for row in retain(90 * DAYS, reason="policy", detach_forks=True)] == ["old"]
+    again = expire(90 * DAYS)
+    assert ids_of(again) == []
+    assert "young" in again.stay[0]
+    assert ids_of(expire(90 * DAYS, detach_forks=True)) == ["old"]
     assert [event.content for event in opened["young"].view()] == ["younger"]
-    assert [row.id for row in retain(timedelta(), {"user": "ann"}, reason="policy")] == ["ann/2"]
+    assert ids_of(expire(timedelta(), {"user": "ann"})) == ["ann/2"]
+
+
+def ids_of(expired):
+    return [row.id for row in expired.conversations]
 
 
 def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(opened, foldlog, monkeypatch):
@@ -88,27 +91,31 @@ def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(open
 
 
 def test_forks_that_are_old_too_go_before_their_parents(opened):
-    assert [row.id for row in opened.maintenance.retain(DAYS, reason="policy")] == ["young", "ann/2", "ann/1", "old"]
+    assert ids_of(opened.maintenance.expire(DAYS)) == ["young", "ann/2", "ann/1", "old"]
     assert living(opened) == []
 
 
-def test_a_conversation_that_is_used_again_meanwhile_stays(opened):
-    told = []
-    work = opened.maintenance.retain(4 * DAYS, reason="policy", findings=told.append)
-    assert next(work).id == "ann/2"
-    opened["old"].append(said("I am back"))
-    assert [row.id for row in work] == ["ann/1"]
+def test_a_conversation_that_is_used_again_meanwhile_stays(opened, monkeypatch):
+    maintenance = opened.maintenance
+
+    def used_again(name):
+        if name == "old":
+            opened["old"].append(said("I am back"))
+
+    monkeypatch.setattr(maintenance, "_stays", used_again)
+    did = maintenance.expire(4 * DAYS)
+    assert ids_of(did) == ["ann/2", "ann/1"]
     assert living(opened) == ["old", "young"]
-    assert "'old' is at version 3" in told[0]
+    assert "'old' is at version 3" in did.stay[0]
 
 
 def test_a_conversation_that_a_worker_drives_stays(opened):
-    told: list[str] = []
     with opened["ann/1"].lease(worker="w1"):
-        assert [row.id for row in opened.maintenance.retain(90 * DAYS, reason="policy", dry_run=True)] == []
-        assert list(opened.maintenance.retain(90 * DAYS, reason="policy", findings=told.append)) == []
-        assert "conversation 'ann/1': a worker drives it: 'w1' has it until" in str(told)
-    assert [row.id for row in opened.maintenance.retain(90 * DAYS, reason="policy")] == ["ann/1"]
+        assert ids_of(opened.maintenance.expire(90 * DAYS, dry_run=True)) == []
+        did = opened.maintenance.expire(90 * DAYS)
+        assert ids_of(did) == []
+        assert "conversation 'ann/1': a worker drives it: 'w1' has it until" in str(did.stay)
+    assert ids_of(opened.maintenance.expire(90 * DAYS)) == ["ann/1"]
 
 
 def test_the_command_leaves_what_a_worker_drives_unless_it_is_named(foldlog, tmp_path):
@@ -126,7 +133,7 @@ def test_the_command_leaves_what_a_worker_drives_unless_it_is_named(foldlog, tmp
 def test_an_age_is_a_span(opened):
     for age in (90, -DAYS, "90d"):
         with pytest.raises(InvalidArgument, match="timedelta"):
-            opened.maintenance.retain(age, reason="policy")
+            opened.maintenance.expire(age, reason="policy")
 
 
 def test_a_rekey_that_nobody_iterates_does_nothing(tmp_path):
@@ -245,7 +252,7 @@ def test_forks_of_forks_are_erased_however_many_there_are(few_frames):
         for number in range(few_frames):
             history.append({"role": "user", "content": "x"})
             history = history.fork(number + 1, id=f"fork {number}")
-        assert len([*histories.maintenance.retain(timedelta(), reason="asked to")]) == few_frames + 1
+        assert len(histories.maintenance.expire(timedelta()).conversations) == few_frames + 1
 
 
 def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
@@ -377,7 +384,7 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(foldlog, tmp_path, monkey
     assert foldlog("store", "verify").status == 0
 
 
-@pytest.mark.parametrize("pattern", ["4111222233334444", "päss\nwörd", r"p\u00e4ss\nw", "(?u)P(?i:ÄSS)"])
+@pytest.mark.parametrize("pattern", ["4111222233334444", "päss\nwörd"])
 def test_a_secret_is_found_in_numbers_and_in_escaped_json(foldlog, tmp_path, pattern):
     once = json.dumps({"out": "Päss päss\nwörd"})
     with api.open(tmp_path / "foldlog.db") as histories:
@@ -387,7 +394,7 @@ def test_a_secret_is_found_in_numbers_and_in_escaped_json(foldlog, tmp_path, pat
             histories["c"].append(api.Observation(content="ok", extras={"cards": [card]}, call_id="x"))
         else:
             histories["c"].append([said(once), said("hi"), said(json.dumps([once]))])
-    given = ("store", "redact", "--matching", pattern, "--pattern", "--reason", "x", "--json")
+    given = ("store", "redact", "--matching", pattern, "--reason", "x", "--json")
     ran = foldlog(*given, "--yes")
     assert ran.status == 0, ran.err
     assert ran.document["found"] == [{"conversation": "c", "event_ids": [0, 2]}]
@@ -405,7 +412,15 @@ def test_a_secret_in_the_shared_past_of_chosen_forks_is_named(foldlog, tmp_path)
     assert ran.err.count("belongs to conversation 'parent'") == 2
 
 
-NAMED = ["NADIA Ünal", "nadia u\u0308nal", "Nadia Unal", "ask: Na\u0301dia ÜNAL.", "Nadia  Ünal", "nadia\n\u00a0 unal"]
+NAMED = [
+    "NADIA Ünal",
+    "Na\u00addia\u200b Ünal",
+    "nadia u\u0308nal",
+    "Nadia Unal",
+    "ask: Na\u0301dia ÜNAL.",
+    "Nadia  Ünal",
+    "nadia\n\u00a0 unal",
+]
 
 
 def test_of_a_younger_import_nothing_is_redacted_with_what_is_older(foldlog, tmp_path):
@@ -436,8 +451,7 @@ def test_a_name_is_found_in_each_case_and_form_as_by_a_search(foldlog, tmp_path,
         histories["c"].append([*map(said, [*NAMED, "Nadine Ünal"])])
     given = ("store", "redact", "--matching", matching, "--reason", "x", "--yes", "--json")
     ran = foldlog(*given)
-    assert (ran.status, ran.document["found"]) == (0, [{"conversation": "c", "event_ids": [0, 1, 2, 3, 4, 5]}]), ran.err
-    assert foldlog(*given[:3], "(?i)NADINE", "--pattern", *given[4:]).document["found"][0]["event_ids"] == [6]
+    assert (ran.status, ran.document["found"]) == (0, [{"conversation": "c", "event_ids": [*range(7)]}]), ran.err
 
 
 def mail(foldlog, name="m"):
@@ -458,11 +472,10 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     for found in (2, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
         assert (ran.status, sum(len(one["event_ids"]) for one in ran.document["found"])) == (1, found)
-        name, path, store, file = (one["problem"] for one in ran.document["stay"])
+        name, path = (one["problem"] for one in ran.document["stay"])
         assert name.startswith("the id of conversation 'nadia-1' holds the text; erase it, and import its source under")
         assert path.endswith("/nadia-1.jsonl, which holds the text; rename that, and import or erase it again")
-        assert store.endswith("foldlog.db still holds the text, in what is named above")
-        assert file.endswith("nadia-1.jsonl still holds the text; delete it")
+        assert ran.document["holders"] == [f"imported file {Path('nadia-1.jsonl').absolute()}"]
     assert foldlog("store", "redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]
     assert foldlog("import", "nadia-1.jsonl", "--json").document["imported"][0]["added"] == 0
     (holder,) = foldlog("store", "erase", "nadia-1", "--reason", "r", "--yes", "--json").document["holders"]
@@ -474,9 +487,8 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     assert foldlog("store", "copy", "foldlog.db", "new.db", "n").status == 0
     clean = foldlog(*given, "--db", "new.db")
     assert (clean.status, clean.document["found"]) == (1, [])
-    path, file = (one["problem"] for one in clean.document["stay"])  # the copy knows its source
+    (path,) = (one["problem"] for one in clean.document["stay"])  # the copy knows its source
     assert path.startswith("the store keeps that conversation 'n' was imported from ")
-    assert file.endswith("nadia-1.jsonl still holds the text; delete it")
 
 
 def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp_path):
@@ -489,14 +501,6 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
     assert "c: 3 events: 0, 1, summary of condensation 4\n" in ran.out
     quote = "the summary of condensation 3 replaces redacted events and may quote them; --with-summaries redacts it"
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
-
-
-def test_a_file_that_was_imported_with_a_finding_is_looked_into_too(foldlog, tmp_path):
-    Path("torn.jsonl").write_text('{"role": "user", "content": "I am Nadia"}\n{"role": "user", "content": "Nad')
-    foldlog("import", "torn.jsonl")
-    ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
-    assert ran.status == 1, ran.err
-    assert f"{tmp_path}/torn.jsonl still holds the text; delete it" in str(ran.document["stay"])
 
 
 def written(files):
@@ -552,10 +556,10 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
     named = {f"imported {'folder' if place.is_dir() else 'file'} {place}" for place in places}
     for found in (True, False):  # also where nothing is left to redact
         ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
-        assert (ran.status, bool(ran.document["receipts"])) == (1, found), ran.err
-        told = {one["problem"] for one in ran.document["stay"]}
-        holding = [path for path in paths if "Nadia" in path.read_text()]
-        assert told >= {f"the file {path} still holds the text; delete it" for path in holding}
+        assert (ran.status, bool(ran.document["receipts"]), ran.document["stay"]) == (int(not found), found, []), (
+            ran.err
+        )
+        assert named <= {*ran.document["holders"]}
         assert {*foldlog("store", "redact", name, 0, "--reason", "r", "--yes", "--json").document["holders"]} == named
     assert foldlog("store", "erase", name, "--reason", "r", "--yes", "--dry-run", "--json").document["holders"] == []
     for again in (False, True):  # the same command asks again, and so does the other one
@@ -563,22 +567,11 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
         assert {*ran.document["holders"]} == named, again
         assert ran.err.count("a file in this folder may still hold") == sum(place.is_dir() for place in places)
         ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
-        assert {one["problem"] for one in ran.document["stay"]} == {
-            f"the file {path} still holds the text; delete it" for path in holding
-        }
+        assert named <= {*ran.document["holders"]}
     for path in paths:
         path.unlink()
     ran = foldlog("store", "erase", name, "--reason", "r", "--yes", "--json")
     assert {*ran.document["holders"]} == {one for one in named if one.startswith("imported folder")}
-
-
-@pytest.mark.parametrize("now, is_named", [('{"role": "user", "content": "tulip"}', False), ("tulip", True)])
-def test_a_redaction_of_a_text_names_no_source_of_json_that_lost_it(foldlog, tmp_path, now, is_named):
-    written({"n.jsonl": json.dumps({"role": "user", "content": "marigold"})})
-    foldlog("import", "n.jsonl")
-    written({"n.jsonl": now})
-    ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes", "--json")
-    assert ran.document["holders"] == [f"imported file {tmp_path / 'n.jsonl'}"] * is_named
 
 
 def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(foldlog, tmp_path):
@@ -589,7 +582,7 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
     given = ("--reason", "r", "--yes", "--json")
     first, other, again = (f"imported file {tmp_path / name}" for name in ("m.jsonl", "n.jsonl", "again/m.jsonl"))
     assert foldlog("store", "erase", "m", *given).document["holders"] == [first]
-    assert foldlog("store", "redact", "--matching", "marigold n", *given).document["holders"] == [other]
+    assert {*foldlog("store", "redact", "n", "--matching", "marigold n", *given).document["holders"]} == {other}
     written({"again/m.jsonl": json.dumps({"role": "user", "content": "marigold again"})})
     foldlog("import", "again/m.jsonl", "--conversation", "k")
     assert foldlog("store", "erase", "n", *given).document["holders"] == [other]
@@ -601,27 +594,6 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
     Path("again").rename("moved")
     assert foldlog("store", "erase", "k", *given).document["holders"] == []
     assert foldlog("store", "redact", "--matching", "again/m", *given).document["stay"] == []
-
-
-def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
-    """The script of a page has many words, and what foldlog wrote of other conversations is no copy."""
-    mail(foldlog)
-    with api.open("foldlog.db") as histories:
-        histories["other"].append(said("hello"))
-    for made in ("report other -o r.html", "export other -o e.jsonl"):
-        assert foldlog(*made.split()).status == 0
-    with api.open("foldlog.db") as histories:
-        histories["third"].append(said("hello"))
-    Path("m.jsonl").unlink()
-    words = re.findall(r"\w{9,}", min(re.findall(r"<script>(.*?)</script>", Path("r.html").read_text(), re.DOTALL)))
-    ran = foldlog("store", "redact", "--matching", max(words, key=words.count), "--reason", "r", "--yes", "--json")
-    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (1, [], []), "nothing matches"
-    ran = foldlog("store", "redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
-    assert (ran.status, bool(ran.document["receipts"])) == (0, True)
-    assert [name for name in ran.document["holders"] if "other" in name] == []
-    ran = foldlog("store", "redact", "--matching", "hello", "--reason", "r", "--yes", "--json")
-    stay = {f"the file {tmp_path}/{name} still holds the text; delete it" for name in ("r.html", "e.jsonl")}
-    assert (ran.status, {one["problem"] for one in ran.document["stay"]}) == (1, stay)
 
 
 FILES_OF_M = {"export": "e.jsonl", "report": "r.html"}
@@ -640,21 +612,11 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
     Path("m.jsonl").unlink()
     assert foldlog("export", "--to", "audit.db").status == 0
-    named = foldlog("store", "redact", "other", "--matching", "nadia", "--reason", "r", "--yes", "--json").document[
-        "stay"
-    ]
-    own = "foldlog.db still holds the text, in another conversation; leave out ID and --where"
-    assert (own in str(named)) is not encrypted
     given = ("store", "redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
-        named = " ".join(one["problem"] for one in ran.document["stay"])
         assert (ran.status, sum(len(each["event_ids"]) for each in ran.document["receipts"])) == (1, found)
-        for path in ("e.jsonl", "r.html", "b.db", former.name):
-            assert f"the file {tmp_path / path} still holds the text; delete it" in named
-        follow = f"run 'foldlog export --to {tmp_path / 'audit.db'}', or delete it"
-        assert f"the file {tmp_path / 'audit.db'} still holds the text; {follow}" in named
-        assert "other.jsonl" not in f"{named} {ran.document['holders']}", "it holds another conversation"
+        assert "other.jsonl" not in str(ran.document["holders"]), "it holds another conversation"
         holders = {f'{kind} of ["m"] {tmp_path}/{name}' for kind, name in FILES_OF_M.items()}
         assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
     assert foldlog("export", "--to", "audit.db").status == 0
@@ -716,20 +678,20 @@ def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
     assert sum(len(one["event_ids"]) for one in ran.document["receipts"]) == 2
     problems = [one["problem"] for one in ran.document["stay"]]
     assert "conversation 'c', event 0 still holds the text" in problems[0]
-    assert any(problem.startswith(f"the file {tmp_path}/b.db still") for problem in problems)
+    assert f"backup {tmp_path}/b.db" in ran.document["holders"]
     refused = foldlog("store", "redact", "--matching", SECRET, "--reason", f"{SECRET} leaked", "--yes")
     assert (refused.status, "the receipt keeps it" in refused.err) == (2, True)
 
 
-def test_a_pattern_finds_each_of_its_texts_and_an_age_only_old_events(foldlog, tmp_path):
+def test_an_age_finds_only_old_events(foldlog, tmp_path):
     age = [100]
     with api.open(tmp_path / "foldlog.db", clock=lambda: datetime.now(UTC) - age[0] * DAYS) as histories:
         histories["c"].append([api.SystemMessage(content="be kind"), said("card 4111-2222"), said("no card")])
         age[0] = 1
         histories["c"].append([said("card 4333 4444")])
-    pattern = ("store", "redact", "--matching", r"card \d{4}[ -]?\d{4}", "--pattern", "--reason", "x", "--json")
-    assert foldlog(*pattern, "--dry-run").document["found"] == [{"conversation": "c", "event_ids": [1, 3]}]
-    assert foldlog(*pattern, "--older-than", "90d", "--yes").document["found"][0]["event_ids"] == [1]
+    card = ("store", "redact", "--matching", "card 4", "--reason", "x", "--json")
+    assert foldlog(*card, "--dry-run").document["found"] == [{"conversation": "c", "event_ids": [1, 3]}]
+    assert foldlog(*card, "--older-than", "90d", "--yes").document["found"][0]["event_ids"] == [1]
     old = foldlog("store", "redact", "c", "--older-than", "90d", "--reason", "x", "--yes", "--json").document
     assert old["found"][0]["event_ids"] == [2], "the system prompt stays"
 
@@ -739,17 +701,6 @@ def test_redact_refuses_what_is_not_one_way_to_name_events(foldlog, store):
     for wrong in (["c"], both, ["--where", "a=b", "c", "--matching", "x"], ["--matching", ""], []):
         ran = foldlog("store", "redact", *wrong, "--reason", "x", "--yes")
         assert ran.status == 2, (wrong, ran.err)
-
-
-def test_a_pattern_has_a_limited_cost():
-    for pattern in ("sk-[A-Za-z0-9]{8,60}", r"\d{4}([ -]?\d{4}){3}", "ann|ben"):
-        assert text_or_pattern(pattern, is_pattern=True)
-    for pattern in (
-        *("a+", "a*", "(a|aa){1,40}b", r"(.)\1", "(?=a)b", "a{0,3}", "a{0,5000}b", "a{5000}", "a{99999999999}", "("),
-        *("(" * 5_000 + "a" + ")" * 5_000, "(" * 9 + "a?" + "){0,60}" * 9),
-    ):
-        with pytest.raises(InvalidArgument, match="the pattern"):
-            text_or_pattern(pattern, is_pattern=True)
 
 
 def test_restore_asks_before_it_replaces_a_store(foldlog, store):
@@ -785,23 +736,42 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
     assert b"marigold" in backup.read_bytes(), "it was made before"
 
 
-def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(foldlog):
+def test_a_redaction_says_what_it_searched_and_what_not(foldlog, tmp_path):
+    parts = [{"type": "text", "text": "I am Nadia "}, {"type": "text", "text": "Unal"}]
     with api.open("foldlog.db") as histories:
-        said = ("I am Nadia Unal", "Unal, Nadia", "the weather", "nadia alone")
-        histories["c"].append([Message(source="user", content=text) for text in said])
+        histories["c"].append([Message(source="user", content=each) for each in ("nadia alone", parts)])
+        histories["c"].append(said(b64encode(b"Nadia Unal").decode()))
+        histories["c"].set_attributes(user="Nadia Unal")
     redact = ("store", "redact", "--matching", "nadia unal", "--reason", "asked to")
-    more = "words of the text (nadia, unal) are in 2 more events of 1 conversation, such as c 1, c 3; look"
-    searched = "Searched: all events, summaries, documents and imported records of 1 conversation"
-    searched += ", and what is beside these"
+    searched = "Searched: events, summaries, documents, attributes and the records of imports of 1 conversation; "
     ran = foldlog(*redact, "--dry-run")
-    assert more in ran.err
-    assert f"the events listed above hold the text. {searched}. A dry run does not search the files of" in ran.err
+    assert f"{searched}the places named above hold the text" in " ".join(ran.err.split())
     ran = foldlog(*redact, "--yes")
-    assert more in ran.err
-    assert f"1 event redacted. The text was not found any more. {searched}, and the files of the store" in ran.err
-    assert "and other stores. To redact a copy of this store, copy it again" in ran.err
-    assert "no event holds the text. Searched" in foldlog(*redact, "--dry-run").err
-    assert "1 event to redact" not in foldlog(*redact, "--dry-run").out
+    told = " ".join(ran.err.split())
+    assert (
+        f"2 events redacted. {searched}none of these holds the text now. Not searched: other files and stores;" in told
+    )
+    assert "encoded (base64, URLs, HTML), compressed or in a picture; idempotency keys" in told
+    assert f"{searched}none of these holds the text. Not searched:" in " ".join(
+        foldlog(*redact, "--dry-run").err.split()
+    )
+    document = foldlog(*redact, "--yes", "--json").document
+    assert (document["found"], document["receipts"]) == ([], [])
+    assert document["not_searched"].startswith("other files and stores;")
+
+
+def test_from_python_what_holds_a_text_is_redacted(opened):
+    opened["ann/1"].append([said("call Nadia Ünal"), said("a card")], documents={"notes": {"who": "NADIA unal"}})
+    with pytest.raises(InvalidArgument, match="the receipt keeps it"):
+        opened.maintenance.redact_matching("nadia", reason="Nadia asked")
+    would = opened.maintenance.redact_matching("nadia unal", reason="asked", dry_run=True)
+    ids = opened.maintenance.redact_matching("nadia unal", {"user": "ann"}, reason="asked", by="me")
+    assert (would.receipts, would.events) == ((), ids.events)
+    assert {*ids.events} == {"ann/1"}
+    assert len(ids.events["ann/1"]) == 2
+    assert (ids.receipts[0].by, ids.stay) == ("me", ())
+    assert "Nadia" not in repr([*opened["ann/1"].events()])
+    assert opened.maintenance.redact_matching("nadia", reason="asked").events == {}
 
 
 def test_a_search_says_that_more_events_have_the_words(foldlog):

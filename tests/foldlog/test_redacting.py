@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tracemalloc
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -324,27 +323,6 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
         finally:
             tracemalloc.stop()
     assert peak < 120 * size
-
-
-def escaped(text: str):
-    return f"\\u{ord(text[0]):04x}{text[1:]}"
-
-
-def packed(text: str):
-    return b64encode(f"my key is {text}".encode()).decode()
-
-
-@pytest.mark.parametrize("held", [str, "a{}".format, "ab{}".format, escaped, packed])
-def test_a_text_is_found_in_base64(foldlog: Any, path: Path, held: Any):
-    data = packed(held(SWORDFISH))
-    with api.open(path) as histories:
-        history = histories["packed"]
-        part = {"type": "file", "file": {"file_data": f"data:x/y;base64,{data}"}}
-        history.append({"role": "user", "content": [part]})
-        history.append({"role": "user", "content": "nothing"}, documents={"state": {"values": data.rstrip("=")}})
-    chosen = ("--matching", SWORDFISH, "--reason", "asked to", "--yes", "--db", path)
-    receipts = foldlog("store", "redact", "packed", *chosen, "--json").document["receipts"]
-    assert sorted(event for each in receipts for event in each["event_ids"]) == [0, 2]
 
 
 @pytest.mark.parametrize("key", [None, "00" * 32])

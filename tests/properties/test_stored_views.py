@@ -7,7 +7,7 @@ from itertools import cycle
 
 from hypothesis import given, strategies as st
 
-from foldlog._maintenance import redacted
+from foldlog._redacting import redacted
 from foldlog.eventstore import CannotRedact, Store, open_store
 from foldlog.eventstore.events import CondensationRequest, Event
 from foldlog.eventstore.inside import Record

@@ -14,8 +14,8 @@ from foldlog import Histories
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
-from foldlog._maintenance import redacted
 from foldlog._matching import events_with, source_with, text_or_pattern
+from foldlog._redacting import redacted
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase

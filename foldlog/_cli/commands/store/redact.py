@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import cache, partial
-from itertools import chain
-from typing import Annotated, NamedTuple
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Annotated
 
 import typer
 
-from foldlog._archive.redacting import redact_beside, source_files
 from foldlog._cli import erasing, terminal
-from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Db, NoVacuum, Yes, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment, pairs
 from foldlog._cli.stores import open_existing, whole
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
-from foldlog._companions import companion_of, with_companions
-from foldlog._copies import erased_sources, may_hold, path_in, read_models
+from foldlog._companions import with_companions
 from foldlog._documents import (
     MatchDocument,
     ProblemDocument,
@@ -28,53 +21,26 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._formats.files.found import files_below
-from foldlog._maintenance import (
-    all_that_goes,
+from foldlog._maintenance import conversations_with
+from foldlog._matching import Holds, holding
+from foldlog._redacting import (
+    NOT_SEARCHED,
+    SEARCHED,
+    Chosen,
+    Problem,
+    Redacting,
     asked_for,
-    conversations_with,
     documents_lost,
-    holders,
-    redacted,
-    shown_by,
-    with_copies,
-    with_records,
+    unconfirmed_by,
 )
-from foldlog._matching import Holds, events_with, files_with, is_json, keep_documents, source_with, text_or_pattern
-from foldlog._meant import meant
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import (
-    ATTRIBUTES,
-    CannotRedact,
-    CondensationAction,
-    ConversationRow,
-    Event,
-    EventStoreError,
-    InvalidArgument,
-    Store,
-)
-from foldlog.eventstore.inside import check_reason, has_content
+from foldlog.eventstore import ATTRIBUTES, CannotRedact, CondensationAction, ConversationRow, Event, Store
+from foldlog.eventstore.inside import check_reason
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
-_TOGETHER = 1_000
-"""Events that are redacted in one transaction."""
-_IN_TOMBSTONE = (
-    "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy the other "
-    "conversations to a new one with foldlog store copy FROM TO ID …"
-)
-_IN_ID = (
-    "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
-    "the tombstone keeps the id in this store, so copy the others to a new one with foldlog store copy FROM TO ID …"
-)
 _IN_SOURCE = "its source holds the text beside the records, in its title or around them: both go as a whole"
-_ELSEWHERE = (
-    "in another conversation; leave out ID and --where to search all of them",
-    "in deleted data, in an idempotency key or in the name of a follower; run 'foldlog store vacuum', or erase the "
-    "conversation with the key",
-)
-"""Where the store holds a text that was found nowhere, by whether all conversations were searched."""
 
 
 def run(
@@ -98,14 +64,6 @@ def run(
             "all conversations.",
         ),
     ] = None,
-    pattern: Annotated[
-        bool,
-        typer.Option(
-            "--pattern",
-            help="The text is a regular expression, whose repeats have limits: 'sk-[a-z]{20,60}'. (?i) before it "
-            "ignores the case.",
-        ),
-    ] = False,
     secrets: Annotated[
         bool, typer.Option("--secrets", help="The events that hold keys and tokens: see foldlog secrets.")
     ] = False,
@@ -140,73 +98,60 @@ def run(
     word "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store
     is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies still hold the content.
 
-    --matching finds a text in events, summaries, documents and records of imports, and in what a file holds around its
-    records, which goes as a whole. In the end it names what still holds it: events, ids, and of the store's file, known
-    backups, exports, reports, audit databases, and the files that were replaced or imported those with its bytes. It
-    does not look into other stores. Exit status 1 if nothing is found, or something still holds the text.
+    --matching finds a text in events, summaries, documents, attributes and records of imports, and in what a file holds
+    around its records, which goes as a whole. It does not search other files, nor text in base64 or compressed: it
+    names the files that it knows. Exit status 1 if nothing is found, or the store still holds the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """
     check_reason(reason, "receipt")
     before = given_moment("--older-than", older_than)
-    if secrets and (matching is not None or pattern):
+    if secrets and matching is not None:
         raise Refused("--secrets and --matching: give one of the two")
-    text = None if matching is None else text_or_pattern(matching, is_pattern=pattern)
-    text = _secret() if secrets else text
-    if text is not None and (text(reason) or text(by or "")):
+    holds = _secret() if secrets else None if matching is None else holding(matching)
+    if holds is not None and (holds(reason) or holds(by or "")):
         raise Refused("the reason, or the name after --by, holds the text to redact, and the receipt keeps it")
-    searches = text is not None or before is not None or bool(where)
+    searches = holds is not None or before is not None or bool(where)
     if bool(events) == searches or (events and conversation is None):
         raise Refused("name events by their ids, or find them by --matching, --older-than or --where: one of the two")
     with open_existing(db) as store:
         rows = _conversations(store, conversation, where) if searches else []
-        search = _Search(store, rows, text, before, everywhere=conversation is None and not where)
+        redacting = Redacting(store, rows, holds, before, everywhere=conversation is None and not where)
         with terminal.working("searching"):
             name = "" if searches else whole(store, conversation or "")
-            named = search.found() if searches else {name: asked_for(search.store_of(name), name, events or ())}
-            chosen = _chosen(store, named, with_summaries=with_summaries)
-            beside = search.beside()
-            similar = _similar(search, chosen.asked, matching) if matching and not pattern else ""
+            named = None if searches else {name: asked_for(redacting.store_of(name), name, events or ())}
+            chosen = redacting.choose(named, with_summaries=with_summaries)
         if (searches or dry_run) and not as_json:
-            _show_found(chosen, beside)
+            _show_found(chosen)
         if not (yes or dry_run):
-            _ask(chosen, beside, listed=searches)
+            _ask(chosen, listed=searches)
         receipts: list[RedactionReceipt] = []
-        stay: list[ProblemDocument] = []
+        stay: list[Problem] = []
         if not dry_run:
-            ids = {name: [event.id for event in reversed(each)] for name, each in chosen.named.items()}
-            if events and conversation is not None:
-                ids[conversation] = list(dict.fromkeys(events))
-            for_content = text is not None or not searches
-            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content)
-            receipts, stay = _redacted(search, ids, redact, chosen.shown)
-            for name in beside:
-                redact_beside(search.store_of(name), name)
+            receipts, stay = _redacted(
+                redacting, chosen, reason, by, {} if searches else {name: events or []}, with_summaries=with_summaries
+            )
+            stay += redacting.look_again() if holds is not None else []
         taken = _taken(receipts, with_summaries=with_summaries)
-        done = f"{_what(len(taken), len(beside))} redacted"
-        is_pending = bool(receipts or beside) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        unconfirmed = [*chosen.unread, *(name for receipt in receipts for name in receipt.unconfirmed)]
-        if text is not None and not dry_run:
-            unconfirmed = _look_again(search, text, stay, unconfirmed, with_store=not is_pending, in_files=as_json)
+        done = f"{_what(len(taken), len(chosen.beside))} redacted"
+        is_pending = bool(receipts or chosen.beside) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
+        unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
-    if not (chosen.goes or receipts or beside):
+    if not (chosen.goes or receipts or chosen.beside):
         terminal.matched_nothing()
-    unconfirmed = [*dict.fromkeys(unconfirmed)]
     is_left = bool(stay)
-    stay += [ProblemDocument(conversation=name, problem=problem) for name, problem in search.problems.items()]
+    stay += [Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()]
     if as_json:
-        terminal.emit(_documents(chosen, beside, receipts, stay, unconfirmed, is_pending=is_pending))
+        terminal.emit(_documents(chosen, receipts, stay, unconfirmed, is_pending=is_pending))
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
         terminal.note(f"bytes pending: {pending}")
     erasing.warn_of_unconfirmed(unconfirmed, "redaction")
-    if similar:
-        terminal.note(similar)
-    if text is not None:
-        terminal.note(_result(search, chosen, beside, None if dry_run else done, is_left=is_left))
+    if holds is not None:
+        terminal.note(_result(redacting, chosen, "" if dry_run else f"{done}. ", is_left=is_left))
 
 
 def _secret() -> Holds:
@@ -217,114 +162,28 @@ def _secret() -> Holds:
     return holds_secret
 
 
-class _Search:
-    """Which events are looked for, and in which conversations: ``problems`` has those that cannot be searched."""
-
-    def __init__(
-        self,
-        store: Store,
-        rows: Sequence[ConversationRow],
-        text: Holds | None,
-        before: datetime | None,
-        *,
-        everywhere: bool,
-    ) -> None:
-        self.store, self.rows, self.text, self.everywhere = store, rows, text, everywhere
-        self.store_of = cache(lambda name: meant(store, name)[1])
-        """Another conversation that gets the id of one of these is not redacted."""
-        self.problems: dict[str, str] = {}
-        self._before = before
-
-    def found(self, text: Holds | None = None, *, again: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact, ``again`` those that were, too, or those with another ``text``. Of a fork, those
-        that it shares are found in the conversation that they belong to, unless that one is not searched.
-        """
-        found: dict[str, list[Event]] = {}
-        searched = {row.id for row in self.rows}
-        for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on shared values
-            start = row.parent_version or 0 if row.parent in searched else 0
-            try:
-                store, holds = self.store_of(row.id), text or self.text
-                if events := events_with(store, row.id, holds, self._before, start, redacted=again):
-                    found[row.id] = events
-            except EventStoreError as error:
-                self.problems[row.id] = terminal.about(row.id, str(error))
-        return found
-
-    def beside(self) -> list[str]:
-        """Return the conversations whose sources hold the text beside their records."""
-        found = dict[str, None]()
-        if self.text is None:
-            return []
-        for row in self.rows:
-            try:
-                if (name := source_with(self.store_of(row.id), row.id, self.text)) is not None:
-                    found[name] = None
-            except EventStoreError as error:
-                self.problems[row.id] = terminal.about(row.id, str(error))
-        return [*found]
-
-
-class _Chosen(NamedTuple):
-    """What is redacted.
-
-    ``named``    the events of each conversation that go, with those that were redacted already
-    ``asked``    those that were asked for, and their copies, by conversation and id
-    ``goes``     those that have content still
-    ``quotes``   those of them that only may quote another
-    ``shown``    the same events by the conversations that show them
-    ``unread``   names of what could not be looked into
-    """
-
-    named: dict[str, list[Event]]
-    asked: set[tuple[str, int]]
-    goes: dict[str, list[Event]]
-    quotes: set[tuple[str, int]]
-    shown: dict[str, list[Event]]
-    unread: list[str]
-
-
-def _chosen(store: Store, named: Mapping[str, Sequence[Event]], *, with_summaries: bool) -> _Chosen:
-    """Return all that goes with these events of conversations."""
-    unread: list[str] = []
-    own = with_copies(store, with_records(store, named), unread)
-    asked = {(name, event.id) for name, events in own.items() for event in events}
-    all_of = all_that_goes(store, own, unread, with_summaries=True) if with_summaries else own
-    goes = {name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])}
-    going = {(name, event.id) for name, events in goes.items() for event in events}
-    shown = shown_by(store, all_of)
-    return _Chosen(all_of, asked, goes, going - asked, shown, unread)
-
-
-def _look_again(
-    search: _Search,
-    text: Holds,
-    stay: list[ProblemDocument],
-    unconfirmed: Iterable[str],
+def _redacted(
+    redacting: Redacting,
+    chosen: Chosen,
+    reason: str,
+    by: str | None,
+    asked: Mapping[str, Sequence[int]],
     *,
-    with_store: bool,
-    in_files: bool,
-) -> list[str]:
-    """Add to ``stay`` where the text still is, and return what may hold it: of what is named as that, and of the read
-    models that are behind, what was not looked into; with ``in_files`` also the files that hold it.
-    """
-    store = search.store
-    stay += _left(search.found(again=True), store.iter_conversations() if search.everywhere else search.rows, text)
-    stay += [_beside(name) for name in search.beside()]
-    rows = [*store.iter_conversations()] if search.everywhere else search.rows
-    sources = _sources(store, [row.id for row in rows])
-    stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
-    those = None if search.everywhere else {row.id for row in search.rows}
-    known = [name for name in read_models(store) if may_hold(name, those)]
-    held_it = {row.id for row in store.iter_conversations() if row.redactions or row.erased_at is not None}
-    behind = [name for name in read_models(store, store.database.last_position) if may_hold(name, those)]
-    unconfirmed = [*unconfirmed, *holders(store, behind, held_it)]
-    paths = [*dict.fromkeys(chain.from_iterable(sources.values()))]
-    held = dict(files_with(store, text, [*known, *dict.fromkeys(unconfirmed)], paths, with_store=with_store))
-    stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[search.everywhere])]
-    without = {path for path in paths if is_json(path) and held.keys().isdisjoint(files_below(path))}
-    told = without if in_files else {*without, *held}
-    return [name for name in unconfirmed if path_in(name) not in told]
+    with_summaries: bool,
+) -> tuple[list[RedactionReceipt], list[Problem]]:
+    total = sum(map(len, chosen.named.values()))
+    try:
+        with terminal.working("redacting", "events", total) as update:
+            return redacting.redact(
+                chosen,
+                reason=reason,
+                by=by,
+                with_summaries=with_summaries,
+                asked=asked,
+                on_events=lambda number: update(advance=number),
+            )
+    except CannotRedact as error:
+        raise Refused(str(error)) from error
 
 
 def _what(events: int, sources: int) -> str:
@@ -333,130 +192,16 @@ def _what(events: int, sources: int) -> str:
     return f"{count(events, 'event')}{beside}"
 
 
-def _result(search: _Search, chosen: _Chosen, beside: Sequence[str], done: str | None, *, is_left: bool) -> str:
-    """Return what is known of the text: after a redaction that has ``done`` something, or a dry run."""
-    files = "the files of the store, backups, exports, reports and imports"
-    several = count(len(search.rows) - len(search.problems), "conversation")
-    searched = f"all events, summaries, documents and imported records of {several}, and what is beside these"
-    if done is None:
-        of_those = " of those searched" * bool(search.problems)
-        result = f"no event{of_those} holds the text"
-        if chosen.goes:
-            result = "the events listed above hold the text"
-        if beside:
-            result += ", and the sources listed above hold it beside their records"
-        said = f"{result}. Searched: {searched}. A dry run does not search {files}"
-    else:
-        not_found = f"The text was not found any more{' in what was searched' * bool(search.problems)}"
-        result = "The text is still in the places named above" if is_left else not_found
-        said = f"{done}. {result}. Searched: {searched}, and {files}"
-    if search.problems:
-        left = count(len(search.problems), "conversation")
-        said += f". {left} could not be searched, and may hold the text: see above"
-    return (
-        f"{said}. Never searched: files that a shell wrote, and other stores. To redact a copy of this store, copy it "
-        f"again"
+def _result(redacting: Redacting, chosen: Chosen, done: str, *, is_left: bool) -> str:
+    """Return what was searched, what of it holds the text, and what was not searched."""
+    several = count(len(redacting.rows) - len(redacting.problems), "conversation")
+    found = "the places named above hold the text" if chosen.goes or chosen.beside else "none of these holds the text"
+    if done:
+        found = "the places named above still hold the text" if is_left else "none of these holds the text now"
+    left = f" {count(len(redacting.problems), 'conversation')} could not be searched: see above." * bool(
+        redacting.problems
     )
-
-
-def _similar(search: _Search, known: Container[tuple[str, int]], text: str) -> str:
-    """Return a hint to events that hold a word of the text, but not the text; empty where none does."""
-    words = dict.fromkeys(re.findall(r"\w{3,}", text))
-    if len(words) < 2:
-        return ""
-    each = [text_or_pattern(word, is_pattern=False) for word in words]
-    found = search.found(lambda given: any(holds(given) for holds in each))
-    more = [at for name, events in found.items() for event in events if (at := (name, event.id)) not in known]
-    if not more:
-        return ""
-    first = ", ".join(f"{name} {event_id}" for name, event_id in more[:3])
-    return (
-        f"words of the text ({', '.join(words)}) are in {count(len(more), 'more event')} of "
-        f"{count(len(dict(more)), 'conversation')}, such as {first}; look for each word with --matching WORD --dry-run"
-    )
-
-
-def _redacted(
-    search: _Search,
-    ids_of: dict[str, list[int]],
-    redact: Callable[..., RedactionReceipt],
-    shown: Mapping[str, Iterable[Event]],
-) -> tuple[list[RedactionReceipt], list[ProblemDocument]]:
-    """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
-    redacted.
-
-    Found events are redacted from the last one on: a document may be stored as a difference to an earlier one. Those of
-    companions are the first: the content of the others finds them.
-    """
-    receipts, stay = [], []
-    names = sorted(ids_of, key=lambda name: not companion_of(name))
-    total = sum(map(len, ids_of.values()))
-    each = [
-        (name, ids_of[name][at : at + _TOGETHER]) for name in names for at in range(0, len(ids_of[name]), _TOGETHER)
-    ]
-    with terminal.working("redacting", "events", total) as update:
-        if search.text is not None:
-            for name, gone in shown.items():
-                keep_documents(search.store_of(name), name, {event.id for event in gone}, search.text)
-        while each:
-            name, ids = each.pop(0)
-            try:
-                receipts.append(redact(search.store_of(name), name, ids))
-            except (CannotRedact, InvalidArgument) as error:
-                if len(ids) > 1:
-                    each[:0] = [(name, [event_id]) for event_id in ids]
-                    continue
-                if total == 1:
-                    raise Refused(str(error)) from error
-                stay.append(ProblemDocument(conversation=name, problem=str(error)))
-            update(advance=len(ids))
-    return receipts, stay
-
-
-def _left(found: dict[str, list[Event]], rows: Iterable[ConversationRow], text: Holds) -> list[ProblemDocument]:
-    """Return where the text still is: in what a redaction leaves, and in the ids and tombstones of these rows."""
-    stay = [
-        ProblemDocument(
-            conversation=name,
-            problem=f"conversation {name!r}, event {event.id} still holds the text, in a part that a redaction keeps, "
-            f"such as the name of a tool; '{command('store erase', name, '--reason', 'TEXT')}' erases the conversation",
-        )
-        for name, events in found.items()
-        for event in events
-    ]
-    for row in rows:
-        if text(row.id) or text(row.erased_reason or ""):
-            what = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
-            stay.append(ProblemDocument(conversation=row.id, problem=what.format(row.id)))
-    return stay
-
-
-def _beside(conversation: str) -> ProblemDocument:
-    problem = f"the source of conversation {conversation!r} holds the text beside its records; "
-    return ProblemDocument(conversation=conversation, problem=f"{problem}run the same command again")
-
-
-def _sources(store: Store, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files from which conversations were imported, those that are erased too."""
-    found, noted = source_files(store, names), erased_sources(store)
-    every = {name: list(dict.fromkeys((*found.get(name, ()), *noted.get(name, ())))) for name in names}
-    return {name: paths for name, paths in every.items() if paths}
-
-
-def _in_path(conversation: str, path: str) -> ProblemDocument:
-    problem = f"the store keeps that conversation {conversation!r} was imported from {path}, which holds the text; "
-    return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import or erase it again")
-
-
-def _files(store: Store, held: Mapping[str, EventStoreError | None], own: str) -> Iterator[ProblemDocument]:
-    """Yield what is wrong with the files that may still hold the text: the store's ``own`` says where."""
-    audits = {path_in(name) for name in read_models(store) if name.startswith("audit database ")}
-    for path, error in held.items():
-        remedy = f"; run '{command('export', '--to', path)}', or delete it" if path in audits else "; delete it"
-        told = f"still holds the text{f', {own}' if path in (store.path, f'{store.path}-wal') else remedy}"
-        if error is not None:
-            told = f"cannot be looked into, and may hold the text; delete it: {error}"
-        yield ProblemDocument(conversation=None, problem=f"the file {path} {told}")
+    return f"{done}Searched: {SEARCHED} of {several}; {found}.{left} Not searched: {NOT_SEARCHED}"
 
 
 def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:
@@ -478,12 +223,12 @@ def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dic
     return taken
 
 
-def _show_found(chosen: _Chosen, beside: Sequence[str]) -> None:
+def _show_found(chosen: Chosen) -> None:
     """List the events, without the text that they hold."""
     for name, events in chosen.goes.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
-    for name in beside:
+    for name in chosen.beside:
         terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
     total = sum(map(len, chosen.goes.values()))
     terminal.say(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact", wraps=True)
@@ -496,8 +241,9 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
     return f"summary of condensation {event.id}{may_quote}"
 
 
-def _ask(chosen: _Chosen, beside: Sequence[str], *, listed: bool) -> None:
+def _ask(chosen: Chosen, *, listed: bool) -> None:
     """Ask a person. A redacted event is not asked about."""
+    beside = chosen.beside
     each = [(name, event) for name, events in chosen.goes.items() for event in events]
     if not (each or beside):
         return
@@ -518,11 +264,10 @@ def _ask(chosen: _Chosen, beside: Sequence[str], *, listed: bool) -> None:
 
 
 def _documents(
-    chosen: _Chosen,
-    beside: Sequence[str],
+    chosen: Chosen,
     receipts: Sequence[RedactionReceipt],
-    stay: Sequence[ProblemDocument],
-    holders: Sequence[str],
+    stay: Iterable[Problem],
+    unconfirmed: Sequence[str],
     *,
     is_pending: bool,
 ) -> RedactionsDocument:
@@ -531,10 +276,12 @@ def _documents(
             MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
             for name, events in chosen.goes.items()
         ),
-        beside=tuple(beside),
+        beside=tuple(chosen.beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
-        stay=tuple(stay),
-        holders=tuple(holders),
+        stay=tuple(ProblemDocument(conversation=one.conversation, problem=one.problem) for one in stay),
+        holders=tuple(unconfirmed),
+        searched=SEARCHED,
+        not_searched=NOT_SEARCHED,
     )
 
 
