@@ -170,8 +170,8 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes that were appended under an idempotency key; None if it stands for events without changes.
-    Changes that were redacted are made again from the values, for ``Store.append`` to compare what stays of them.
+    """Return the changes that were appended under an idempotency key; None if it stands for events without changes. Of
+    a document that was redacted only its name is compared.
 
     Raises ``IdempotencyConflict`` if the changes have other values.
     """
@@ -185,20 +185,14 @@ def _repeated(
     (last,) = reading.events(stop - 1, stop)
     if not isinstance(last, DocumentChanges):
         return None
-    changed, before = last.changed, newest_documents(reading, recalled.first_id)
+    changed = last.changed
     if not has_content(last):
-        changed = {name: _made_again(reading, name, before, values.get(name, DELETED)) for name in changed}
+        changed = {name: _whole(values.get(name, DELETED)) for name in changed}
     return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)
 
 
-def _made_again(reading: ReadTransaction, name: str, before: Mapping[str, int], value: Any) -> dict[str, Any]:
-    """Return the change that gave a document this value. A difference to a value that was redacted is empty."""
-    if value is DELETED:
-        return {"deleted": True}
-    known = read_value(reading, name, before[name]) if name in before else None
-    if known is not None and known.is_redacted and name != ATTRIBUTES:
-        return {"base": known.id, "difference": {}}
-    return _step(name, known, value) or {"value": value}
+def _whole(value: Any) -> dict[str, Any]:
+    return {"deleted": True} if value is DELETED else {"value": value}
 
 
 def _of_values(
@@ -219,10 +213,8 @@ def _step(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any]
     found = difference(DELETED if before is None else before.value, value)
     if found is None:
         return None
-    if value is DELETED:
-        return {"deleted": True}
-    if before is None or name == ATTRIBUTES:  # attributes are few, and lists need them as a whole value
-        return {"value": value}
+    if value is DELETED or before is None or name == ATTRIBUTES:  # attributes are few, and lists need them whole
+        return _whole(value)
     whole, size = len(json_text(before.whole)), len(json_text(found))
     spent = sum(len(json_text(each)) for each in before.differences)
     if len(before.differences) >= CHAIN_MAX or spent + size > whole or 2 * size > whole:
