@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from foldlog._archive.redacting import source_files
+from foldlog._archive.redacting import imported_at, source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
 from foldlog._copies import (
     is_a_copy,
@@ -273,12 +273,16 @@ def conversations_with(
     and_shared: bool = False,
 ) -> list[ConversationRow]:
     """Return the conversations that have these attributes, with their companions: those in which, and in whose
-    companions, no event was recorded since ``before``. What several conversations share is left out as long as one of
-    these is; it needs the attributes too, unless ``and_shared``.
+    companions, no event was recorded, and no record imported, since ``before``. What several conversations share is
+    left out as long as one of these is; it needs the attributes too, unless ``and_shared``.
     """
     named = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
-    young = {name for row in rows if before and row.updated_at >= before for name in (row.id, companion_of(row.id))}
+    young = set[str]()
+    if before is not None:
+        imports = imported_at(store)
+        last = {row.id: max(row.updated_at, imports.get(row.id, row.updated_at)) for row in rows}
+        young = {name for row in rows if last[row.id] >= before for name in (row.id, companion_of(row.id))}
     found = {row.id for row in rows if row.id not in young and (named is None or row.id in named)}
     stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
     in_use, begun = (

@@ -81,8 +81,11 @@ def events_with(
     prompts and documents. With ``before``: only events that were recorded before it. Redacted events are left out,
     unless ``redacted``: then no record goes. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
 
-    Cost: the events, and unpacking their records.
+    Cost: the events, and unpacking their records; no events are made of an import that is younger than ``before``.
     """
+    row = store.conversation(conversation, pending=True)
+    if before is not None and row.pending and row.version == 0 and row.created_at >= before:
+        return []
 
     def events() -> Iterator[Event]:
         log = store.log(conversation, start)

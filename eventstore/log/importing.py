@@ -196,6 +196,7 @@ def extend(
     batch: Sequence[Encoded],
     project: Project,
     also: Beside,
+    recorded_at: int | None,
     transaction: Transaction,
 ) -> int:
     """Append events of a source to a conversation that has begun, and what ``also`` writes. Return the version."""
@@ -206,7 +207,7 @@ def extend(
         raise VersionConflict(conversation, version, found.version)
     writing = WriteTransaction(transaction, found, database)
     if batch:
-        _, recorded_at = writing.append(batch, database.now())
+        _, recorded_at = writing.append(batch, database.now() if recorded_at is None else recorded_at)
         if any(encoded.structural for encoded in batch):
             events = numbered((encoded.event for encoded in batch), version)
             project(writing, with_times(events, from_microseconds(recorded_at)))

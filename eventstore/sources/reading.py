@@ -12,6 +12,8 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
+IMPORTED_AT: Final = "imported_at"
+"""What is stored about a source: when the last import added to it, in microseconds since 1970."""
 _BLOCKS: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 

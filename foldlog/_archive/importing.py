@@ -70,7 +70,7 @@ from foldlog.eventstore.sources.blocks import (
     hash_of,
     shared,
 )
-from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
 _TRIES: Final = 5
@@ -874,6 +874,7 @@ class _OneSource:
             "prefix": self.prefix,
             "usage": _with_usage(about(source).get("usage", ()), self.found.usage),
             "unread": reading.unread,
+            IMPORTED_AT: self.database.now(),
         }
         of_records = skeleton.where if isinstance(skeleton, DecodedRecords) else skeleton.state.where
         if where := {**self.where, **about(source).get(WHERE, {}), **of_records}:

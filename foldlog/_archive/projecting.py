@@ -31,7 +31,7 @@ from foldlog.eventstore.inside import newest_documents, newest_value
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
-from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 _EVENTS: Final = 1_000
@@ -192,7 +192,13 @@ class _Making:
             writing.set_pending(now.records - stop)
 
         try:
-            self.version = self.store.extend(self.conversation, events, expected_version=self.version, also=also)
+            self.version = self.store.extend(
+                self.conversation,
+                events,
+                expected_version=self.version,
+                also=also,
+                recorded_at=about(source).get(IMPORTED_AT),
+            )
         except FAILURES as error:
             if first > self.made:
                 there = f"the events of {first:,} of {source.records:,} records stay, and the next use makes the others"

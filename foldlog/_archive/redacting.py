@@ -8,7 +8,10 @@ events.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TypeVar
+
+import msgspec
 
 from foldlog._archive.recording import source_of
 from foldlog._figures.of_sources import count_block
@@ -16,9 +19,10 @@ from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.sources.blocks import GENESIS, Block, chained, each_hash, fingerprint_of
-from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 T = TypeVar("T")
@@ -178,3 +182,15 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
         return {name: paths for name, paths in found.items() if paths}
 
     return store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
+
+
+def imported_at(store: Store) -> dict[str, datetime]:
+    """Return when the last import added to each conversation, by their ids; without those whose key is not given.
+    Cost: a row of each.
+    """
+
+    def read(reader: Reader) -> dict[str, datetime]:
+        told = ((name, msgspec.json.decode(stored)) for name, _, stored in Sources(store.database, reader).abouts())
+        return {name: from_microseconds(each[IMPORTED_AT]) for name, each in told if IMPORTED_AT in each}
+
+    return store.database.recorder.query(read)

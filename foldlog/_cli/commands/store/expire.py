@@ -20,8 +20,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Conversations of which no event was recorded since: 90d (or s, m: minutes, h, w), 2026-03-01; what "
-            "was imported is recorded at its first use.",
+            help="Conversations of which no event was recorded since: 90d (or s, m: minutes, h, w), 2026-03-01. "
+            "What was imported is as old as the last import that added to it.",
         ),
     ],
     where: Where = None,

@@ -73,8 +73,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01; what was imported "
-            "is recorded at its first use. System prompts and documents stay, unless they match.",
+            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported "
+            "is as old as the last import that added to it. System prompts and documents stay, unless they match.",
         ),
     ] = None,
     with_summaries: Annotated[
