@@ -32,6 +32,7 @@ from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.postgres import Stores
 from tests.at_once import at_once
+from tests.foldlog.test_figure_tables import check, filled
 from tests.said import said
 
 from .servers import Server, new_primary
@@ -390,3 +391,9 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     for store in opened:
         store.close()
     standby.remove()
+
+
+def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgres_server: Server, tmp_path: Path):
+    with open_store(postgres_server.url(schema="figured", stores="4")) as store:
+        check(filled(store), tmp_path)
+        assert len({stores_of(store).home(row.id) for row in store.iter_conversations()}) > 1

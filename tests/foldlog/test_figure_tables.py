@@ -1,0 +1,176 @@
+"""The figures of a store in its tables: sorted, chosen and summed in SQL, on each database, plain and encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import Action, Message, Observation
+from foldlog._figures.prices import Prices
+from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
+from foldlog._figures.tables import SORTS, Where
+from foldlog.errors import InvalidArgument, KeyUnavailable
+from foldlog.eventstore import KeyRing, Store, open_store
+from foldlog.projections import Views
+
+KEYS = KeyRing(["11" * 32])
+START = datetime(2026, 3, 1, 10, tzinfo=UTC)
+PRICED = {"model": "known", "usage": {"prompt_tokens": 1_000, "completion_tokens": 10}}
+
+
+def run_of(number: int) -> list[Any]:
+    """A run that ends with an error, an answer, a call without a result or a request, by turns."""
+    at = [START + timedelta(days=number, minutes=minute) for minute in range(9)]
+    meta = {**PRICED, "usage": {"prompt_tokens": 1_000 * (number + 1), "completion_tokens": 10}}
+    call = Action(source="agent", tool="bash", call_id="a", arguments={}, timestamp=at[1], meta=meta)
+    failed = Observation(content=f"no file {number}", call_id="a", is_error=True, timestamp=at[2 + number % 4])
+    ends = [
+        [call, failed],
+        [call, failed, Message(source="agent", content="done", timestamp=at[7], meta={"model": "m", "cost": 0.5})],
+        [Action(source="agent", tool="edit", call_id="b", arguments={}, timestamp=at[1])],
+        [],
+    ]
+    return [Message(source="user", content=f"request {number}", timestamp=at[0]), *ends[number % 4]]
+
+
+def filled(store: Store) -> Store:
+    histories = foldlog.Histories(store)
+    for number in range(8):
+        histories[f"run-{number}"].append(run_of(number))
+    histories["run-1"].set_attributes(team="blue")
+    histories["run-1/+state"].append(Message(source="user", content="kept by a runtime"))
+    return store
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    kind, _, sealed = request.param.partition("-")
+    urls: dict[str, Callable[[], str]] = {
+        "memory": lambda: "memory:",
+        "sqlite": lambda: f"sqlite:///{tmp_path}/history.db",
+        "postgresql": lambda: request.getfixturevalue("postgres_url")(),
+    }
+    with open_store(urls[kind](), keys=KEYS if sealed else None) as opened:
+        yield filled(opened)
+
+
+def prices(tmp_path: Path) -> Prices:
+    path = tmp_path / "prices.json"
+    path.write_text('{"known": {"input_cost_per_token": 0.001, "output_cost_per_token": 0.1}}')
+    return Prices(path)
+
+
+LISTED = Where(companions=False)
+
+
+def ids(figures: FiguresOfStore, where: Where = LISTED, **how: Any) -> list[str]:
+    return [row.id.removeprefix("run-") for row, _ in figures.page(where, **how).rows]
+
+
+def check(store: Store, tmp_path: Path) -> None:
+    figures = FiguresOfStore(store, prices=prices(tmp_path))
+    figures.refresh()
+    assert ids(figures, sort="id", reverse=False) == [*"01234567"]
+    assert ids(figures, sort="started", limit=3) == ["7", "6", "5"]
+    assert ids(figures, sort="prompt", start=1, limit=2) == ["4", "1"]
+    assert ids(figures, sort="cost", reverse=False) == ["0", "1", "4", "5", *"2367"], "unknown ones come last"
+    assert ids(figures, sort="cost", reverse=True) == ["5", "4", "1", "0", *"2367"]
+    assert ids(figures, sort="state", limit=2) == ["0", "4"]
+    assert {len(ids(figures, sort=sort)) for sort in SORTS} == {8}
+    with pytest.raises(InvalidArgument, match="give one of id, recorded"):
+        figures.page(sort="colour")
+
+    assert ids(figures, Where(state="open_call"), sort="id", reverse=False) == ["2", "6"]
+    assert ids(figures, Where(tool="bash", has_error=True), sort="id", reverse=False) == [*"0145"]
+    assert ids(figures, Where(model="m"), sort="id", reverse=False) == ["1", "5"]
+    assert ids(figures, Where(attributes={"team": "blue"})) == ["1"]
+    assert ids(figures, Where(program="codex")) == []
+    day = START + timedelta(days=2)
+    assert ids(figures, Where(since=day, until=day + timedelta(days=1))) == ["2"]
+    assert ids(figures, Where(only=["run-3", "run-5", "nobody"]), sort="id") == ["5", "3"]
+
+    page = figures.page(Where(companions=False), sort="id", reverse=False)
+    assert page.total == 8
+    assert figures.page().total == 9, "with what a runtime keeps for itself"
+    first = document_of(*page.rows[0], prices(tmp_path))
+    assert (first.title, first.state, first.first_error) == ("request 0", "error", "no file 0")
+    assert (first.errors, first.context, first.longest_wait_s) == (1, (1_000,), 60.0)
+    assert first.spent.cost == pytest.approx(2.0)
+
+    stats = figures.totals(Where(companions=False))
+    assert (stats.conversations, stats.errors, stats.without_usage, stats.without_cost) == (8, 4, 4, 0)
+    assert {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()} == {"bash": (4, 4), "edit": (2, 0)}
+    assert stats.spent.cost == pytest.approx((1 + 2 + 5 + 6) + 4 + 2 * 0.5)
+    assert (stats.first_at, stats.last_at) == (START, START + timedelta(days=7))
+    facets = {(one.what, one.name): one.conversations for one in figures.facets(Where(companions=False))}
+    assert facets["state", "open_call"] == facets["model", "m"] == 2
+    assert facets["tool errors", "bash"] == facets["model", "known"] == 4
+    assert facets["attribute", "team=blue"] == 1
+    assert ("tool errors", "edit") not in facets
+    days = {one.day: one[1:] for one in figures.days()}
+    assert days["2026-03-01"] == (1, 1, 1)
+    assert days["2026-03-02"] == (1, 1, 0)
+
+
+def test_conversations_are_sorted_chosen_and_summed(store: Store, tmp_path: Path) -> None:
+    check(store, tmp_path)
+
+
+def test_a_store_that_can_only_be_read_shows_the_same(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.db"
+    filled(open_store(url)).close()
+    with open_store(f"{url}?mode=ro") as read_only:
+        check(read_only, tmp_path)
+        assert read_only.database.recorder.query(lambda reader: reader.ask_sources("figures_to_count", 1)) != []
+
+
+def test_what_was_redacted_is_in_no_figure_and_in_no_file(tmp_path: Path) -> None:
+    with foldlog.open(tmp_path / "history.db") as histories:
+        filled(histories.store)
+        figures = FiguresOfStore(histories.store)
+        figures.refresh()
+        histories.maintenance.vacuum()
+        assert b"no file 0" in (tmp_path / "history.db").read_bytes()
+        histories["run-0"].redact([0, 2], reason="asked")
+        assert "run-0" not in {row.id for row, _ in figures.page().rows}, "in the same transaction"
+        histories.maintenance.vacuum()
+        assert b"no file 0" not in (tmp_path / "history.db").read_bytes()
+        figures.refresh()
+        ((_, one),) = figures.page(Where(only=["run-0"])).rows
+        assert "request" not in str(one.overview.title)
+        assert "no file" not in str(one.first_error)
+        histories.erase("run-1", reason="asked")
+        assert "run-1" not in {row.id for row, _ in figures.page().rows}
+
+
+def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.db"
+    with open_store(url, keys=KEYS) as sealed:
+        FiguresOfStore(filled(sealed)).refresh()
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert [word for word in (b"request 1", b"no file", b"bash", b"known", b"blue") if word in stored] == []
+    with open_store(url) as without:
+        figures = FiguresOfStore(without)
+        figures.refresh()
+        page = figures.page(Where(companions=False), sort="errors", limit=1)
+        ((_, one),) = page.rows
+        assert (page.total, one.errors, one.overview.title, one.overview.needs_key) == (8, 1, None, True)
+        with pytest.raises(KeyUnavailable):
+            collect_stats(without, None, views=Views(without))
+
+
+def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
+    figures = FiguresOfStore(store)
+    figures.refresh()
+    before = figures.totals().document()
+    for row in store.iter_conversations():
+        key = store.database.recorder.query(lambda reader, name=row.id: store.database.find_key(reader, name)).key
+        store.database.recorder.transact(lambda transaction, key=key: transaction.forget_figures(key))
+    again = FiguresOfStore(store)
+    again.refresh()
+    assert again.totals().document() == before
