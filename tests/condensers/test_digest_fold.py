@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of
+from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of, layout
 from foldlog.condensers.strategies.digest.commands import FileChange, changes_by, checks, covers
 from foldlog.condensers.strategies.digest.facts import deed_of
 from foldlog.condensers.strategies.digest.layout import text_of
@@ -89,6 +89,18 @@ def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
     assert len(set(folded)) == len(folded), "no event is folded twice"
     assert files_known(last) >= 180
     assert len(forgotten) > 380
+
+
+def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
+    cut = []
+    monkeypatch.setattr(layout, "clipped", lambda line, most: cut.append(line) or line[:most])
+    counts = []
+    for commands in (200, 400):
+        digest = Digest.of(viewed(*(ran(number, f"make part_{number}", 0) for number in range(commands))).events)
+        cut.clear()
+        assert f"make part_{commands - 1}" in text_of(digest, 1_000)
+        counts.append(len(cut))
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_fold_that_goes_on_is_the_fold_from_the_start():

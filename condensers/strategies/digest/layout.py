@@ -37,6 +37,8 @@ leave room.
 _USED_IS_NEWER = 100
 """A name that the user or the agent wrote counts as one that a result of this many events later has."""
 _CHECK_MAX = 500
+_LINE_LEAST = 8
+"""The room that a line takes at least, with its bullet and its id."""
 _LINE_MAX = 1_000
 """The length to which lines of other sections are cut."""
 _BULLET = "\n- "
@@ -108,8 +110,10 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
 
 def _checked(line: DigestLine, files: Mapping[str, ChangedFile]) -> DigestLine:
     """Return a line on the last check with the files that were changed after it, any other line as it is."""
+    if not line.text.startswith(CHECK):
+        return line
     changed = [basename(path) for path, file in files.items() if file.event_id > line.event_id]
-    if not line.text.startswith(CHECK) or not changed:
+    if not changed:
         return line
     return line._replace(text=one_line(f"{line.text}; changed since: {', '.join(changed)}", _CHECK_MAX))
 
@@ -121,14 +125,17 @@ def _file(path: str, file: ChangedFile) -> str:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
-    """Return one section with its heading in at most ``room`` characters; empty if nothing fits."""
+    """Return one section with its heading in at most ``room`` characters; empty if nothing fits. Cost: the lines that
+    may fit.
+    """
     if not lines:
         return ""
-    *older, newest = shown = lines
+    skipped = max(0, len(lines) - 1 - room // _LINE_LEAST)
+    *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
         shown = [*(DigestLine(clipped(line.text, length), line.event_id) for line in older), newest]
-        if len(listed := _listed(section, shown)) <= room:
+        if len(listed := _listed(section, shown, skipped)) <= room:
             return listed
     first = shown[: min(len(older), section in _FIRST_STAYS)]
     for begin in (first, []):
@@ -136,8 +143,8 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
         sizes = accumulate(len(_with_id(line)) + len(_BULLET) for line in reversed(others))
         count = bisect_right([*sizes], room - len(_listed(section, begin, len(lines))))
         if count:
-            return _listed(section, [*begin, *others[-count:]], len(others) - count)
-        left_out = len(others) - 1
+            return _listed(section, [*begin, *others[-count:]], skipped + len(others) - count)
+        left_out = skipped + len(others) - 1
         length = len(newest.text) + room - len(_listed(section, [*begin, newest], left_out))
         if length >= lengths[-1]:
             text = truncated(newest.text, length).replace("\n", " ")
