@@ -46,7 +46,7 @@ from foldlog.projections.tool_results import (
     close_open_calls as close_open_calls,
 )
 from foldlog.projections.units import begins_reply as begins_reply
-from foldlog.projections.view import View as View, cut_points as cut_points, well_formed as well_formed
+from foldlog.projections.view import View as View, well_formed as well_formed
 from foldlog.projections.views import Views as Views
 
 __all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import overload
+from typing import Any
 
 from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections.intervals import contains
@@ -15,7 +14,7 @@ from foldlog.projections.retractions import intervals_kept
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
     """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after them. Its length is
-    known; each iteration reads its members, and an index reads those up to it.
+    known; each iteration, and each index, reads its members.
 
     Reading raises what ``foldlog.eventstore.Store.events`` raises.
     """
@@ -40,15 +39,8 @@ class StoredCondensations(Sequence[CondensationAction]):
                 yield event
         yield from self.newer
 
-    @overload
-    def __getitem__(self, index: int) -> CondensationAction: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CondensationAction, ...]: ...
-    def __getitem__(self, index: int | slice) -> CondensationAction | tuple[CondensationAction, ...]:
-        if isinstance(index, slice):
-            return tuple(self)[index]
-        place = range(len(self))[index]
-        return next(islice(self, place, None))
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

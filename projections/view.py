@@ -113,7 +113,9 @@ class View:
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices at which the View may be cut without splitting parallel calls or a tool loop."""
+        """The indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is forgotten for two of
+        them, all other events can still be sent. Cost: the events of the View, once.
+        """
         return cut_positions(len(self.events), self.units)
 
     @cached_property
@@ -221,13 +223,6 @@ def well_formed(view: View) -> View:
     """
     positions = view.fit_positions
     return view if len(positions) == len(view) else view.with_events(view.events[place] for place in positions)
-
-
-def cut_points(view: View) -> tuple[int, ...]:
-    """Return the indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is forgotten for two
-    of them, all other events can still be sent. Cost: the events of the View.
-    """
-    return view.cut_points
 
 
 def _joined(older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> Sequence[CondensationAction]:

@@ -148,19 +148,14 @@ class Views:
         Cost: the events, once; for each structural event the View at that moment.
         """
         version = self._store.version(conversation)
-        folding = self.lifetimes_fold(conversation, version, count)
+
+        def returns(reading: ReadTransaction) -> list[int]:
+            structural = reading.structural_events(0, version)
+            return [target(event) for event in structural if isinstance(event, Retraction)]
+
+        folding = LifetimesFold(conversation, count, self._store.query(conversation, returns))
         folding.take(self._store.events(conversation, 0, version))
         return folding.result()
-
-    def lifetimes_fold(self, conversation: str, version: int, count: Count | None = None) -> LifetimesFold:
-        """Return a fold for ``lifetimes`` that has taken no event yet, for callers that read the events up to a version
-        themselves. Cost: the structural events.
-        """
-        targets = self._store.query(
-            conversation,
-            lambda reading: [target(e) for e in reading.structural_events(0, version) if isinstance(e, Retraction)],
-        )
-        return LifetimesFold(conversation, count, targets)
 
     def rebuild(self, conversation: str, progress: Progress | None = None) -> int:
         """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.

@@ -15,7 +15,7 @@ import pytest
 
 from foldlog.eventstore.events import CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from foldlog.projections import View, cut_points, well_formed
+from foldlog.projections import View, well_formed
 from tests import reference_policy
 from tests.reference_policy import cut_points_of_reference, loaded_by_reference
 
@@ -84,7 +84,7 @@ def v1_differences(case: Json) -> Iterator[Comparison]:
     fixed = case["fixed"]
     yield "left behind", [events[left].origin.id for left in sorted(view.left_behind)], fixed["left_behind"]  # type: ignore[union-attr]
     yield "well formed", v1_answer(well_formed(view), events)["ids"], fixed["fixed"]
-    yield "cut points", list(cut_points(view)), fixed["cut_points"]
+    yield "cut points", list(view.cut_points), fixed["cut_points"]
     if "condensation" in case:
         condensation = {"kind": "Condensation", "id": "next", **case["condensation"]}
         events = list(decode([*case["events"], condensation], format="openhands-v1"))

@@ -17,7 +17,7 @@ from foldlog.eventstore.events import (
     Origin,
     summary_id,
 )
-from foldlog.projections import View, cut_points, well_formed
+from foldlog.projections import View, well_formed
 from foldlog.projections.fold import fold
 from foldlog.projections.intervals import contains
 from foldlog.projections.messages import BEGINNING
@@ -174,7 +174,7 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     unanswered = {response for each, response in zip(calls, responses, strict=True) if each.unanswered}
     # A call that was never answered may take along those of a response with the same id.
     joined = any(responses.count(response) > 1 for response in unanswered - {None})
-    pairs = [] if joined else list(combinations(cut_points(view), 2))
+    pairs = [] if joined else list(combinations(view.cut_points, 2))
     return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
 
 
@@ -196,8 +196,8 @@ def test_a_view_may_be_cut_before_its_first_event_and_no_call_that_waits_at_its_
 ) -> None:
     waiting = Action(tool="run", call_id="new", response_id="new")
     view = View.from_events(events).then([waiting])
-    assert cut_points(view)[0] == 0
-    assert cut_points(view)[-1] < len(view)
+    assert view.cut_points[0] == 0
+    assert view.cut_points[-1] < len(view)
 
 
 @many
@@ -215,7 +215,7 @@ def test_parallel_calls_wait_until_each_has_its_observation_whatever_is_delivere
     ]
     arriving = [*deliveries, *data.draw(st.lists(st.sampled_from(others), max_size=4))]
     before = View.from_events(events)
-    assert cut_points(before.then([*calls, *arriving]))[-1] <= len(before)
+    assert before.then([*calls, *arriving]).cut_points[-1] <= len(before)
 
 
 # --- messages ---

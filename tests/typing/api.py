@@ -39,7 +39,7 @@ from foldlog.condensers import (
 from foldlog.eventstore import ANY_VERSION, CondensationSummary, Event, Recorded, Store, open_store, summary_id
 from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog.formats import FORMATS, SourceRefused, decode, encode
-from foldlog.projections import Difference, Moment, View, Views, Why, cut_points, well_formed
+from foldlog.projections import Difference, Moment, View, Views, Why, well_formed
 
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
@@ -125,7 +125,7 @@ def the_views(store: Store) -> tuple[Event, ...]:
     view = assert_type(views.current("c1"), View)
     assert_type(views.at("c1", version=3), View)
     assert_type(well_formed(view), View)
-    assert_type(cut_points(view), tuple[int, ...])
+    assert_type(view.cut_points, tuple[int, ...])
     assert_type(view.unhandled_condensation_request, bool)
     assert_type(view[0], Event)
     return view[1:3]
