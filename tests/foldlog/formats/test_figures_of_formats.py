@@ -1,0 +1,84 @@
+"""The figures of each format's sample: one row of a table, the same before the first use of the source and after it.
+
+    python -m tests.foldlog.formats.test_figures_of_formats
+
+writes the table again. Look at what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog._archive import makes_events
+from foldlog._archive.importing import Import, Imported
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import Where
+from foldlog._formats.registry import OURS
+from foldlog.eventstore import Store, open_store
+from tests.foldlog.records import CORPUS
+
+TABLE = Path(__file__).parents[2] / "golden" / "figures.json"
+NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "attributes"))
+"""What a source counts in records, or does not know, before its events are made."""
+
+
+def row_of(store: Store, conversation: str) -> dict[str, Any]:
+    """The figures of a conversation, without those that its import does not repeat."""
+    figures, only = FiguresOfStore(store), Where(only=[conversation])
+    ((_, one),) = figures.of([store.conversation(conversation, pending=True)])
+    stats = figures.totals(only)
+    spent = [
+        {"day": call.day, "model": call.model, "calls": call.calls, "cost": call.cost, **dict(sorted(call.usage.items()))}
+        for call in sorted(one.calls, key=repr)
+    ]
+    return {
+        "title": one.overview.title,
+        "state": one.state,
+        "first_error": one.first_error,
+        "errors": one.errors,
+        "events": one.overview.events,
+        "kinds": dict(sorted(stats.events.items())),
+        "days": sorted(stats.days),
+        "first_at": None if one.first_at is None else one.first_at.isoformat(),
+        "last_at": one.overview.last_event_at,
+        "longest_wait_s": one.longest_wait_s,
+        "tools": {name: [tool.calls, tool.errors] for name, tool in sorted(stats.tools.items())},
+        "spent": spent,
+        "last_prompt_tokens": one.last_prompt_tokens,
+        "context": list(one.context),
+        "condensations": one.condensations,
+        "view_tokens": one.overview.tokens,
+    }
+
+
+def rows_of(format: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The figures of a format's sample before the first use, and after it."""
+    with tempfile.TemporaryDirectory() as folder, makes_events(open_store("memory:")) as store:
+        path = Path(folder, "sample.jsonl")
+        path.write_bytes((CORPUS / f"{format}.jsonl").read_bytes())
+        (imported,) = Import(store, [path], format, conversation="sample")
+        assert isinstance(imported, Imported), imported
+        before = row_of(store, "sample")
+        store.version("sample")
+        return before, row_of(store, "sample")
+
+
+def without(row: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+@pytest.mark.parametrize("format", sorted(OURS))
+def test_the_figures_of_a_sample_are_those_of_the_table(format: str) -> None:
+    before, after = rows_of(format)
+    assert after == json.loads(TABLE.read_text("utf-8"))[format]
+    assert without(before, NOT_BEFORE_USE) == without(after, NOT_BEFORE_USE)
+
+
+if __name__ == "__main__":
+    table = {format: rows_of(format)[1] for format in sorted(OURS)}
+    TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
