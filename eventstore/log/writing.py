@@ -47,6 +47,8 @@ class WriteTransaction(ReadTransaction):
     _changed = False
     _recent: tuple[Conversation, tuple[Row, ...], int] | None = None
     """The newest rows, for ``Left``."""
+    _before: Conversation | None = None
+    """The conversation before the rows that were inserted last."""
     _beginning: Beginning | None = None
     """The conversation that begins with the first events."""
 
@@ -60,6 +62,12 @@ class WriteTransaction(ReadTransaction):
     @property
     def is_begun(self) -> bool:
         return self._beginning is None
+
+    def head_at(self, version: int) -> bytes | None:
+        before = self._before
+        if before is not None and before.version == version:  # a projection asks so, of what it has in memory
+            return before.head
+        return super().head_at(version)
 
     def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; a record of the same version is replaced, or all earlier ones of the projection. Those of a
@@ -115,6 +123,7 @@ class WriteTransaction(ReadTransaction):
         last = self._reader.left
         place = self._reader.insert(found.key, stored, staged=not found.visible)
         self.found = left
+        self._before = found
         if found.visible:
             self._recent = _recent(last, found, rows, left)
             self._changed = True

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from foldlog import _maintenance as maintenance
+from foldlog import _redacting as redacting
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -62,7 +62,7 @@ def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
 
 def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
     given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
-    return maintenance.redacted(store, conversation, [event_id], **given)
+    return redacting.redacted(store, conversation, [event_id], **given)
 
 
 def stored(store: Store) -> bytes:
@@ -246,7 +246,7 @@ def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monke
     quote = CondensationAction(forgotten_event_ids=[0], summary="SECRET late", summary_offset=1)
     copy = Message(source="user", content="it said SECRET asked")
     late = iter([[("c", quote), ("c/+beside", copy)], [("f", quote)]])
-    choose = maintenance.all_that_goes
+    choose = redacting.all_that_goes
 
     def choose_then_append(*given: Any, **how: Any) -> dict[str, list[Event]]:
         chosen = choose(*given, **how)
@@ -254,7 +254,7 @@ def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monke
             store.append(name, event, expected_version=ANY_VERSION)
         return chosen
 
-    monkeypatch.setattr(maintenance, "all_that_goes", choose_then_append)
+    monkeypatch.setattr(redacting, "all_that_goes", choose_then_append)
     receipt = redacted(store, 0, with_summaries=True)
     quotes = [("c", 4), ("c/+beside", 0), ("f", 4)]
     assert sorted(receipt.quotes) == [Quote(name, event_id, redacted=True) for name, event_id in quotes]
