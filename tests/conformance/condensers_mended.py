@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
+from foldlog.condensers.strategies.model_summaries import FIELDS, REQUIRED, TOOL_NAME
 from foldlog.eventstore.events import (
     Action,
     CondensationSummary,
@@ -335,8 +335,8 @@ def usable(reply: Any, kind: str) -> bool:
         state = reply["tool_args"] if "tool_args" in reply else json.loads(reply.get("raw_tool_args", ""))
     except ValueError:
         return False
-    required = {field.name for field in FIELDS if field.required}
-    known = {field.name for field in FIELDS}
+    required = set(REQUIRED)
+    known = set(FIELDS)
     return (
         isinstance(state, dict)
         and required <= set(state)

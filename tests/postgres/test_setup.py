@@ -506,7 +506,7 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url
         assert four.database.last_position == positions[-1]
         done: list[tuple[int, int]] = []
         assert four._recorder.compact(10, lambda *progress: done.append(progress))
-        assert done == [(34, 34)]  # in one statement: five tables of four partitions, and fourteen
+        assert done == [(38, 38)]  # in one statement: five tables of four partitions, and eighteen
         for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):
             shown = [Views(store).at(name, 3).events for store in (one, four)]
             assert shown[0] == shown[1]
