@@ -5,6 +5,7 @@ The SDK has no store of its own but one in memory.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -27,10 +28,10 @@ _records = TypeAdapter(ConversationRecord)
 
 
 class TablesByHand(ConversationStore):
-    """A table of records and a table of entries, as JSON."""
+    """A table of records and a table of entries, as JSON. It works in threads: a loop must not wait for a disk."""
 
     def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(
@@ -39,6 +40,9 @@ class TablesByHand(ConversationStore):
         )
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        return await asyncio.to_thread(self._record, conversation_id)
+
+    def _record(self, conversation_id: str) -> ConversationRecord | None:
         row = self._connection.execute("SELECT body FROM records WHERE id = ?", (conversation_id,)).fetchone()
         return None if row is None else _records.validate_json(row[0])
 
@@ -53,6 +57,9 @@ class TablesByHand(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
+        await asyncio.to_thread(self._write, record, new_entries)
+
+    def _write(self, record: ConversationRecord, new_entries: Sequence[ConversationEntry]) -> None:
         rows = [
             (entry.id, entry.parent_id, ModelMessagesTypeAdapter.dump_json([entry.message]).decode())
             for entry in new_entries
@@ -67,6 +74,19 @@ class TablesByHand(ConversationStore):
         self._connection.execute("DELETE FROM records WHERE id = ?", (conversation_id,))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
+        return await asyncio.to_thread(self._entry, entry_id)
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        return await asyncio.to_thread(self._history, head_id, limit)
+
+    def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
+        entries = list[ConversationEntry]()
+        while head_id is not None and len(entries) != limit:
+            entries.append(self._entry(head_id))
+            head_id = entries[-1].parent_id
+        return entries[::-1]
+
+    def _entry(self, entry_id: str) -> ConversationEntry:
         parent, body = self._connection.execute("SELECT parent, body FROM entries WHERE id = ?", (entry_id,)).fetchone()
         (message,) = ModelMessagesTypeAdapter.validate_json(body)
         return ConversationEntry(id=entry_id, parent_id=parent, message=message)

@@ -64,10 +64,12 @@ def line(number: int) -> dict[str, Any]:
 
 
 class ByHand:
-    """One table of JSON: what a store by hand of Claude's sessions is."""
+    """One table of JSON: what a store by hand of Claude's sessions is. It works in threads, as the SDKs' own stores do:
+    a loop must not wait for a disk.
+    """
 
     def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(
@@ -76,12 +78,18 @@ class ByHand:
         )
 
     async def append(self, key: Any, entries: list[Any]) -> None:
+        await asyncio.to_thread(self._append, key, entries)
+
+    def _append(self, key: Any, entries: list[Any]) -> None:
         rows = [(key["session_id"], entry.get("uuid"), json.dumps(entry)) for entry in entries]
         self._connection.execute("BEGIN")
         self._connection.executemany("INSERT OR IGNORE INTO lines (session, uuid, body) VALUES (?, ?, ?)", rows)
         self._connection.execute("COMMIT")
 
     async def load(self, key: Any) -> list[Any]:
+        return await asyncio.to_thread(self._load, key)
+
+    def _load(self, key: Any) -> list[Any]:
         rows = self._connection.execute("SELECT body FROM lines WHERE session = ? ORDER BY n", (key["session_id"],))
         return [json.loads(body) for (body,) in rows]
 

@@ -196,7 +196,12 @@ class Store:
         return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), _logged))
 
     def version(self, conversation: str) -> int:
-        """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``."""
+        """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``. It
+        asks nothing where the last append of this process was to the conversation.
+        """
+        left = self.database.as_left(conversation)
+        if left is not None and not left.found.pending:
+            return left.found.version
         found = self.database.recorder.query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 

@@ -351,7 +351,8 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        closing = ThreadPool("foldlog-close", 1)  # the other threads end before the store is closed
+        # One thread of the pool waits until the others have ended: a thread of its own took a tenth of an opening.
+        closing = self.pool if self.pool.is_open else ThreadPool("foldlog-close", 1)
         await closing.run(self._close, finish=True)
         closing.close()
 

@@ -116,14 +116,22 @@ class ThreadPool:
         self._calls.put(call)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads once they have run what was submitted. Blocks until then, unless ``wait`` is False."""
+        """End the threads once they have run what was submitted. Blocks until then, unless ``wait`` is False. A thread
+        of the pool may call it, and ends after its call.
+        """
         with self._lock:
             self._closed = True
             threads = tuple(self._threads)
         for _ in threads:
             self._calls.put(None)
         for thread in threads if wait else ():
-            thread.join()
+            if thread is not threading.current_thread():
+                thread.join()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes further calls."""
+        return not self._closed
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

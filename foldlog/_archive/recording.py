@@ -247,7 +247,7 @@ class HistoryRecorder:
     def _begun(self, sources: SourcesToWrite, writing: WriteTransaction) -> Source:
         """Begin the source of a conversation: that of a fork goes on from the records of its past."""
         assert self._new is not None
-        parent = _shown_in(sources, writing.found)  # its row has no mark of the new events yet
+        parent = source_in(sources, writing.found)  # its row has no mark of the new events yet
         if parent is not None and parent.format != self._format.name:
             parent = None
         begins = self._records if parent is not None else 0
@@ -282,10 +282,11 @@ def source_of(sources: Sources, conversation: str) -> Source | None:
     """Return the source of a conversation; of a fork without one the part of its parent's that it shares: the records
     whose events it has.
     """
-    return _shown_in(sources, sources.database.find(sources.reader, conversation, pending=True))
+    return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
 
-def _shown_in(sources: Sources, found: Conversation | None) -> Source | None:
+def source_in(sources: Sources, found: Conversation | None) -> Source | None:
+    """Return the source of a conversation that was found: see ``source_of``."""
     key = 0 if found is None else found.key
     stop: int | None = None
     while found is not None:

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from foldlog._archive.recording import source_of
+from foldlog._archive.recording import source_in, source_of
 from foldlog._formats.files.frames import frame_in, texts_beside, whole
-from foldlog._formats.json_text import parse
+from foldlog._formats.json_text import parse_stored as parse
 from foldlog._formats.places import place_of
 from foldlog._formats.registry import format_named
-from foldlog.eventstore import DocumentChanges, Event, Redaction, Retraction, Store
+from foldlog.eventstore import ConversationNotFound, DocumentChanges, Event, Redaction, Retraction, Store
+from foldlog.eventstore.inside import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about, blocks_of
-from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.eventstore.sources.tables import Near, Source, Sources
 
 _TOGETHER: Final = 8
 """The number of blocks that are read together: those of a conversation that records are small."""
 
+_BACK: Final = 192
+"""The number of events before an id whose records are looked up together: fewer than four rows of ``made`` name."""
+_FEW: Final = 4
+"""The number of reads that cost less than a read of all events."""
+
 Query = Callable[[Callable[[Reader], Any]], Any]
 """Runs work in a read transaction, and returns what it returned."""
+
+
+class RecordSpan(NamedTuple):
+    """A record: its number, the id of its first event, and the id after its last one."""
+
+    number: int
+    start: int
+    stop: int
 
 
 class Records:
@@ -37,7 +53,8 @@ class Records:
         self._query = query or store.database.recorder.query
         self._blocks = list[Block]()
         """The blocks that were read last, one after the other."""
-
+        self._block: Block | None = None
+        """That of the record that was read last."""
         self._start, self._stop = 0, 0
         """The events between are of the records ``_near``, or of none."""
         self._near = dict[int, tuple[int, int]]()
@@ -50,11 +67,10 @@ class Records:
         """The source, and which records are redacted."""
 
         def read(reader: Reader) -> tuple[Source | None, set[int]]:
-            sources = Sources(self._database, reader)
+            sources = self._have_events(reader)
             source = source_of(sources, self._conversation)
             return source, set() if source is None else sources.all_redacted(source)
 
-        self._query(self._have_events)
         found: tuple[Source | None, set[int]] = self._query(read)
         return found
 
@@ -97,7 +113,56 @@ class Records:
         number, _ = self._near.get(events[0].id, (-1, 0))
         if source is None or number < 0 or number in redacted or events[0].redacted is not None:
             return None
-        return parse(self._block_of(source, number).record(number))
+        return parse(self._block_of(number).record(number))
+
+    def text_of(self, event_id: int) -> bytes | None:
+        """Return the record that became this event among others as it is stored; None where it is redacted, or not
+        stored.
+        """
+        source, redacted = self._source
+        self._look(event_id)
+        place = bisect_right(self._firsts, event_id)
+        number, count = self._near[self._firsts[place - 1]] if place else (-1, 0)
+        if source is None or number in redacted or event_id >= self._firsts[place - 1] + count:
+            return None
+        return self._block_of(number).record(number)
+
+    def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
+        """Yield the records of the events from ``start`` to ``stop`` as they are stored, in order, redacted ones too.
+        Cost: these records.
+        """
+        while start < stop and self._source[0] is not None:
+            self._look(start)
+            for first in self._firsts[bisect_left(self._firsts, start) :]:
+                if first >= stop:
+                    return
+                number, count = self._near[first]
+                yield RecordSpan(number, first, first + count), self._block_of(number).record(number)
+            start = self._stop
+
+    @property
+    def has_redacted(self) -> bool:
+        """Whether one of the records is redacted."""
+        return bool(self._source[1])
+
+    def before(self, stop: int) -> Iterator[bytes]:
+        """Yield the records of the events before an id as they are stored, the newest first, up to a redacted one.
+        Cost: these records.
+        """
+        source, redacted = self._source
+        while stop > 0 and source is not None:
+            begin = at = max(stop - _BACK, 0)
+            near = dict[int, int]()
+            while at < stop:
+                self._look(at)
+                begin = min(begin, self._start)
+                near |= {first: number for first, (number, _) in self._near.items() if first < stop}
+                at = max(self._stop, at + 1)
+            for first in sorted(near, reverse=True):
+                if near[first] in redacted:
+                    return
+                yield self._block_of(near[first]).record(near[first])
+            stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
         """Yield each record that is not redacted, after the id of its first event. Cost: the records."""
@@ -110,8 +175,12 @@ class Records:
                 if number in made and number not in redacted:
                     yield made[number][0], parse(record)
 
-    def _block_of(self, source: Source, number: int) -> Block:
+    def _block_of(self, number: int) -> Block:
         """Return the block of a record, and read those after it too, or before it where it goes backwards."""
+        block, (source, _) = self._block, self._source
+        assert source is not None
+        if block is not None and block.first <= number < block.stop:
+            return block
         if not self._blocks or not self._blocks[0].first <= number < self._blocks[-1].stop:
             is_backwards = bool(self._blocks) and number < self._blocks[0].first
             start = max(0, number - _TOGETHER + 1) if is_backwards else number
@@ -121,7 +190,77 @@ class Records:
                 return [*(takewhile(lambda block: block.first <= number, blocks) if is_backwards else blocks)]
 
             self._blocks = self._query(read)
-        return next(block for block in self._blocks if number < block.stop)
+        self._block = next(block for block in self._blocks if number < block.stop)
+        return self._block
+
+
+class StoredHistory:
+    """The records of a history as one transaction finds them, and how much else is in its log: for readers that want
+    all records, and need no events.
+
+    ``spans``    the records of the events from ``start`` on, in order
+    ``version``  the number of events, ``shown`` how many of them are messages, calls or results that a View may show,
+                 and ``changes`` how many change what it shows, or were redacted
+
+    Raises ``ConversationErased``. Cost: some bytes a record.
+    """
+
+    def __init__(self, store: Store, conversation: str, start: int = 0) -> None:
+        self._database, self._start = store.database, start
+        self.version = self.shown = self.changes = 0
+        self.spans: list[RecordSpan] = []
+        self._source: Source | None = None
+        self._is_redacted = False
+        with suppress(ConversationNotFound):
+            query_all(self._database, partial(self._read, conversation))
+
+    def _read(self, conversation: str, moment: Moment) -> None:
+        reading = moment.conversation(conversation)
+        sources = moment.query(partial(Sources, self._database))
+        self.version, self.shown = reading.version, reading.found.shown
+        self.changes = reading.structural + reading.redactions
+        self._source = source = source_in(sources, reading.found)
+        if source is not None:
+            self._is_redacted = bool(sources.all_redacted(source))
+            self.spans = sorted(self._spans(sources, source), key=attrgetter("start"))
+
+    def _spans(self, sources: Sources, source: Source) -> Iterator[RecordSpan]:
+        event_id = self._start
+        while event_id < self.version:
+            near = sources.made_near(source, event_id) if self._start else Near(0, self.version, sources.made(source))
+            for number, (first, count) in near.made.items():
+                if event_id <= first < self.version:
+                    yield RecordSpan(number, first, first + count)
+            event_id = near.stop
+
+    def is_whole(self, format: str) -> bool:
+        """Return whether the records are of this format, and none is redacted."""
+        return self._source is not None and not self._is_redacted and self._source.format == format
+
+    def records(self, last: int | None = None) -> Iterator[Any]:
+        """Yield the records, or only the last ones. Memory: a megabyte of blocks."""
+        spans = self.spans if last is None else self.spans[max(len(self.spans) - last, 0) :]
+        if not spans or self._source is None:
+            return
+        place = 0
+        for block in blocks_of(self._database, self._source, spans[0].number):
+            while place < len(spans) and spans[place].number < block.stop:
+                # One by one: many new objects at once make Python look for garbage (``benchmarks.adapters``).
+                yield parse(block.record(spans[place].number))
+                place += 1
+
+    def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
+        """Yield the events that came of no record: foldlog added them. ``read`` yields the events from an id to
+        another. Cost: these events; where they are in many places, all events.
+        """
+        ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
+        places = [(first, end) for first, end in zip(ends[::2], ends[1::2], strict=True) if first < end]
+        if len(places) <= _FEW:
+            for first, end in places:
+                yield from read(first, end)
+            return
+        of_records = {event_id for span in self.spans for event_id in range(span.start, span.stop)}
+        yield from (event for event in read(self._start, self.version) if event.id not in of_records)
 
 
 class SourceBytes(NamedTuple):

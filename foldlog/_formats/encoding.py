@@ -77,11 +77,30 @@ class Encoder:
         """The id of the first event: results of calls before it are written."""
         self._waiting = WaitingCalls()
         """The calls that wait for results, each with the id of its event, which is inverted where no model called."""
+        self._passed: list[tuple[Sequence[Event], Any]] = []
+        """Stored records that the writer has not followed yet: it must, once it writes one."""
+
+    def pass_by(self, events: Sequence[Event], record: Any) -> None:
+        """Take notice of all events of a record, and of the record, which is stored as it was."""
+        self._passed.append((events, record))
+
+    def _follow_passed(self) -> None:
+        passed, self._passed = self._passed, []
+        for events, record in passed:
+            for event in events:
+                self._as_sent(event)
+            self._follow(events, record)
+
+    def _follow(self, events: Sequence[Event], record: Any) -> None:
+        self._head = ()
+        if not is_repeated(events[-1]):  # what follows the log follows its end, not the end of a copy
+            self._writer.follow(events, record)
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Bytes become data URLs or base64 in them. Raises
         ``InvalidEvent``.
         """
+        self._follow_passed()
         is_ours, sent = is_of(event, self._name), self._as_sent(event)
         goes_on = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
         given_up = self.part() if self._group and not goes_on else []
@@ -105,9 +124,7 @@ class Encoder:
         if record is None:
             return [*given_up, *self._remains(events)]
         complete = self._ended()
-        self._head = ()
-        if not is_repeated(event):  # what follows the log follows its end, not the end of a copy
-            self._writer.follow(events, record)
+        self._follow(events, record)
         return [*given_up, *complete, record]
 
     @property
@@ -163,6 +180,7 @@ class Encoder:
         """Return the records for events that a model is sent of one record, which has the events ``stored`` in the log:
         the record, if these are the same. A part of it is as the log has it, or written of the changed event.
         """
+        self._follow_passed()
         if [*events] == [*stored]:
             return [*(record for event in events for record in self.records(event)), *self.end()]
         record = self._stored.record(stored) if self._parts and is_of(stored[0], self._name) else None

@@ -181,7 +181,7 @@ def note_left_behind(histories: Histories, conversation: str) -> None:
     """
     history = histories[conversation]
     with suppress(ConversationErased):
-        if history.version() and (left := _left_behind(histories, history)):
+        if left := _left_behind(histories, history):
             _note(history, left)
 
 
@@ -195,10 +195,16 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
     """
     known: dict[str, dict[str, CallTrace]] = vars(histories).setdefault("_left_behind", {})
     if history.id not in known:
-        traces, keys = effects.read_traces(history)
+        traces, keys = effects.read_traces(history) if _has_effects(history) else ({}, {})
         known[history.id] = {
             keys[number]: trace
             for number, trace in traces.items()
             if number == trace.call.id and trace.is_left_by(_this_process())
         }
     return known[history.id]
+
+
+def _has_effects(history: History) -> bool:
+    """Return whether a tool of this history is marked. Cost: the events that came of no record of a runtime."""
+    added = history._stored_history().added(history.events)
+    return any(isinstance(event, Annotation) and event.name == MARK for event in added)

@@ -9,13 +9,14 @@ View at the version after an entry is always the chain of entries that leads to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import structs
+import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from foldlog import Histories, History
 from foldlog._archive.recording import HistoryRecorder
-from foldlog.adapters._shared import newest_records
+from foldlog._formats.json_text import json_of, parse
 from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.formats import Encoder
 
@@ -25,6 +26,29 @@ _FEW = 8
 
 UNKNOWN = ""
 """The tip if the last entry of a View is unknown. No entry has this id."""
+
+
+class _Link(msgspec.Struct):
+    entry_id: str
+    parent_id: str | UnsetType | None = UNSET
+
+
+_decode_link = msgspec.json.Decoder(_Link).decode
+
+
+def _link_in(text: bytes) -> _Link:
+    try:
+        return _decode_link(text)
+    except msgspec.DecodeError:  # it holds NaN, or half a surrogate pair
+        return msgspec.convert(parse(text), _Link)
+
+
+class StoredEntry(NamedTuple):
+    """An entry: its id, that of the entry before it, and all of it as a text of JSON."""
+
+    entry_id: str
+    parent_id: str | None
+    text: bytes
 
 
 class LinkedEntries:
@@ -43,20 +67,22 @@ class LinkedEntries:
         Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a search at each place
         where the chain leaves the order of the log.
         """
-        wanted, chain = entry_id, list[Entry]()
-        while wanted is not None and (limit is None or len(chain) < limit):
+        return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
+
+    def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
+        """Yield the entries of ``chain``, this one first."""
+        wanted, count = entry_id, 0
+        while wanted is not None and count != limit:
             found = self.found(wanted)
             if found is None:
                 raise KeyError(wanted)
             for entry in self._back_from(found):
-                if entry["entry_id"] != wanted:
+                if entry.entry_id != wanted:
                     break  # the entry before was taken back, so the wanted entry is elsewhere
-                chain.append(entry)
-                wanted = entry["parent_id"]
-                if wanted is None or len(chain) == limit:
+                yield entry
+                wanted, count = entry.parent_id, count + 1
+                if wanted is None or count == limit:
                     break
-        chain.reverse()
-        return chain
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
         """Return the version after an entry; None if a conversation does not have it up to ``version``."""
@@ -94,21 +120,23 @@ class LinkedEntries:
         encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
-                return self._linked(entry), event.id + 1
+                return parse(self._linked(json_of(entry)).text), event.id + 1
         raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
 
-    def _back_from(self, found: FoundEvent) -> Iterator[Entry]:
+    def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
         """Yield an entry and those before it in the log, the newest first."""
         history = self._histories[found.conversation]
-        yield self.read(history, found.event_id)[0]
-        yield from map(self._linked, newest_records(history, found.event_id, self.format))
+        yield self._linked(json_of(self.read(history, found.event_id)[0]))
+        yield from map(self._linked, history._stored_records().before(found.event_id))
 
-    def _linked(self, entry: Entry) -> Entry:
+    def _linked(self, text: bytes) -> StoredEntry:
         """Return an entry with the id of its parent, which is not told by what stays of a redacted one."""
-        found = None if "parent_id" in entry else self.found(entry["entry_id"])
-        if found is None:
-            return entry
-        return {**entry, "parent_id": self.tip(self._histories[found.conversation], found.event_id)}
+        link = _link_in(text)
+        if link.parent_id is not UNSET:
+            return StoredEntry(link.entry_id, link.parent_id, text)
+        found = self.found(link.entry_id)
+        parent = None if found is None else self.tip(self._histories[found.conversation], found.event_id)
+        return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:
         """Return the id of the last entry at a version. Cost: the events after it."""

@@ -19,17 +19,18 @@ from datetime import datetime
 from functools import cached_property, partial, wraps
 from itertools import islice
 from math import isfinite
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
-from foldlog._archive.stored import Records
-from foldlog._formats.places import place_of
+from foldlog._archive.stored import Records, StoredHistory
+from foldlog._formats.places import is_of, place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.runtimes import CURRENT, RuntimeCall
 from foldlog._kept import KeptBeside
+from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -297,10 +298,18 @@ def document(history: History, name: str, default: Any = None, version: int | No
 
 
 def records_of(history: History, format: str, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats have none."""
+    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats have none.
+
+    Cost: the records. Their events are read only where one was redacted, or was appended without its record.
+    """
+    whole = history._stored_history(start)
+    is_whole = stop in (None, whole.version) and whole.is_whole(format)
+    if is_whole and not any(is_of(event, format) for event in whole.added(history.events)):
+        yield from whole.records()
+        return
     encoder = Encoder(format, stored=history._stored_records())
     for event in history.events(start, stop):
-        if event.origin is not None and event.origin.format == format:
+        if is_of(event, format):
             yield from encoder.records(event)
     yield from encoder.end()
 
@@ -313,12 +322,29 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
     group, stored = list[Event](), history._stored_records()
     encoder = Encoder(format, stored=stored)
     for event in history.events(0, stop, reverse=True):
-        if event.origin is None or event.origin.format != format:
+        if not is_of(event, format):
             continue
         group.append(event)
         if event.id == stored.ids(event).start:
             yield from islice((record for each in reversed(group) for record in encoder.records(each)), 1)
             group.clear()
+
+
+def sent_whole(history: History, format: str) -> StoredHistory | None:
+    """Return the stored records of a history, if a model is sent all of them as they are; None where one was condensed,
+    taken back, hidden, masked or redacted, or where other events are shown. No View is made for it.
+
+    Cost: some bytes a record, and the events that foldlog added.
+    """
+    whole = history._stored_history()
+    if whole.changes or not whole.is_whole(format):
+        return None
+    if sum(span.stop - span.start for span in whole.spans) != whole.shown:
+        return None
+    if any(reports_of(event) for event in whole.added(history.events)):
+        return None
+    history._asked_at = whole.version
+    return whole
 
 
 class SentRecords:
@@ -341,6 +367,31 @@ class SentRecords:
         return shown_records(shown, format, self._history, log)
 
 
+def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
+    """Yield the records that a model is sent of a history, with ``condense`` after the condensations that are due."""
+    whole = None if condense else sent_whole(history, format)
+    if whole is not None:
+        yield from whole.records()
+        return
+    prompt = SentRecords(history, condense=condense)
+    for _, records in prompt.records(prompt.view, format):
+        yield from records
+
+
+def empty_session(histories: Histories, conversation: str, how: Literal["retract", "erase"]) -> History:
+    """Take back, or erase, all that a conversation shows. Return the history that goes on under its id."""
+    history = histories[conversation]
+    if how == "erase":
+        with suppress(ConversationNotFound, ConversationErased):  # the session is empty
+            histories.erase(conversation, reason="the session was cleared", detach_forks=True)
+        return histories[conversation]
+    with suppress(ConversationErased):  # the session is empty
+        while view := history.view():
+            with suppress(VersionConflict):  # other writers appended
+                history.retract(0, "the session was cleared", expected_version=view.version)
+    return history
+
+
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
@@ -348,15 +399,35 @@ def shown_records(
     events of it are missing, or are others than those of the ``log``. Cost: these events.
     """
     stored = history._stored_records()
-    encoder, group = Encoder(format, stored=stored), list[Event]()
-    for event in (*shown, None):
-        place = 0 if event is None else place_of(event)
-        if event is not None and place and group and event.id - group[-1].id == place - place_of(group[-1]):
-            group.append(event)
-            continue
-        if group:
-            yield group, encoder.shown(group, _whole(group, history, stored, log or {}))
-        group = [] if event is None else [event]
+    encoder, events, place = Encoder(format, stored=stored), list(shown), 0
+    while place < len(events):
+        count = stored.count(events[place])
+        group = events[place : place + count]
+        is_all = count == len(group) > 0 and group[-1].id - group[0].id == count - 1
+        is_whole = is_all and is_of(group[0], format) and not (log and _is_changed(group, log))
+        record = stored.record(group) if is_whole else None
+        if record is None:
+            group = _group_at(events, place)
+            yield group, encoder.shown(group, _stored_events(group, history, stored, log or {}))
+        else:
+            encoder.pass_by(group, record)
+            yield group, [record]
+        place += len(group)
+
+
+def _is_changed(events: Sequence[Event], log: Mapping[int, Event]) -> bool:
+    return any(log.get(event.id, event) != event for event in events)
+
+
+def _group_at(events: Sequence[Event], place: int) -> list[Event]:
+    """Return the event at a place, and those after it that came of the same record."""
+    group = [events[place]]
+    for next_place in range(place + 1, len(events)):
+        event, number = events[next_place], place_of(events[next_place])
+        if not number or event.id - group[-1].id != number - place_of(group[-1]):
+            break
+        group.append(event)
+    return group
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
@@ -368,7 +439,7 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
     return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
-def _whole(group: list[Event], history: History, stored: Records, log: Mapping[int, Event]) -> list[Event]:
+def _stored_events(group: list[Event], history: History, stored: Records, log: Mapping[int, Event]) -> list[Event]:
     """Return all events of a record, of which these are shown."""
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
@@ -411,15 +482,20 @@ def from_plain(plain: Any) -> Any:
     """Return the value that was given to ``to_plain``."""
     kind = type(plain)
     if kind is list:
-        return [from_plain(each) for each in plain]
+        return [from_plain(each) if type(each) in _HOLDERS else each for each in plain]
     if kind is not dict:
         return plain
     if len(plain) == 1:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    return {key: from_plain(each) for key, each in plain.items()}
+    return {key: from_plain(each) if type(each) in _HOLDERS else each for key, each in plain.items()}
 
+
+_HOLDERS = (dict, list)
+"""The types of JSON values that hold others. Most values are texts: a call for each took half of a read's time
+(``benchmarks.adapters``).
+"""
 
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,

@@ -40,6 +40,7 @@ from foldlog.adapters._shared import (
     in_thread,
     not_here_yet,
     quoted,
+    sent_whole,
     shown_records,
     to_its_end,
     to_plain,
@@ -72,6 +73,7 @@ _USAGE = {
     "cache_creation_input_tokens": "anthropic.cache_creation_input_tokens",
 }
 _BY_SDK = {"reason": "the SDK's compaction left these messages out"}
+_APPROVAL = "function_approval_request"
 _ANSWERS = ("function_result", "function_approval_response")
 
 
@@ -121,12 +123,28 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """
         history, run = self.histories.sync[self.conversation(session_id)], (state or {}).get(_RUN)
         try:
+            whole = None if self._condense else self._whole(history, run)
+            if whole is not None:
+                return whole
             prompt = SentRecords(history, condense=self._condense)
             self._asked[history.id] = prompt.view.version
             shown = prompt.view if run is None else _before(run, prompt, history)
         except ConversationErased:
             return []
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
+
+    def _whole(self, history: History, run: Any) -> list[Message] | None:
+        """Return the messages if they are all stored ones, and a run needs them as they stand; else None."""
+        whole = sent_whole(history, _FORMAT)
+        if whole is None:
+            return None
+        records = whole.records() if run is None else _in_order(whole.records(), run)
+        spans = (range(span.start, span.stop) for span in whole.spans)
+        messages = [_message(record, ids) for record, ids in zip(records, spans, strict=False)]
+        if len(messages) < len(whole.spans):
+            return None
+        self._asked[history.id] = whole.version
+        return messages
 
     @to_its_end
     def save_messages(
@@ -330,7 +348,7 @@ def _head_of(event: Event) -> int:
 
 def _asks(event: Event) -> str | None:
     """Return the id of the call that an event asks to approve, None for any other event."""
-    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == "function_approval_request" else {}
+    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == _APPROVAL else {}
     call_id: str | None = asked.get("function_call", {}).get("call_id")
     return call_id
 
@@ -346,7 +364,32 @@ def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]
     messages: list[Message] = []
     for events, records in shown:
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)
-        for each in records if record is None else [record]:  # what stays of a redacted message may say nothing
-            messages.append(Message.from_dict(from_plain(each)))
-            messages[-1].raw_representation = _Ids(event.id for event in events)
+        ids = [event.id for event in events]
+        there = records if record is None else [record]  # what stays of a redacted message may say nothing
+        messages += (_message(each, ids) for each in there)
     return messages
+
+
+def _message(record: Any, ids: Iterable[int]) -> Message:
+    message = Message.from_dict(from_plain(record))
+    message.raw_representation = _Ids(ids)
+    return message
+
+
+def _in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
+    """Yield the records while each call has its results in the records right after it, and nothing waits for an
+    approval: a run is sent such messages as they stand.
+    """
+    if any(content.type in _ANSWERS for message in run.input_messages for content in message.contents):
+        return
+    waiting, held = set[Any](), list[Any]()
+    for record in records:
+        held.append(record)
+        results = {each["call_id"] for each in record["contents"] if each["type"] == "function_result"}
+        if (waiting and not results) or any(each["type"] == _APPROVAL for each in record["contents"]):
+            return
+        waiting -= results
+        waiting.update(each["call_id"] for each in record["contents"] if each["type"] == "function_call")
+        if not waiting:
+            yield from held
+            held.clear()

@@ -115,9 +115,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._messages, self._condense, self._hidden_too = messages, condense, False
         values = _Values(self.serde)
         self._prefix = prefix
-        key = lambda record: values.key(values.message(record))  # noqa: E731
         self._deltas = Recent[str, _Walked](_THREADS)
-        self._checkpoints = Checkpoints(self._sync, "langchain", key, self._attributes)
+        self._checkpoints = Checkpoints(self._sync, "langchain", values.message, values.listed, self._attributes)
 
     # -- sync ---------------------------------------------------------------------------------------------------------
 
@@ -510,10 +509,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         found, kept, value = whole.checkpoint, self._values, whole.documents["checkpoint"]
         channels = kept.channels(whole.documents)
         if found.ranges is not None and found.delta != WRITES:
-            messages = list(map(kept.message, whole.records))
+            messages = list(whole.values)
             channels[self._messages] = DeltaSnapshot(messages) if found.delta else messages
             if newest_of is not None:
-                self._checkpoints.remember(newest_of, found, whole.spans, partial(kept.listed, messages))
+                self._checkpoints.remember(newest_of, whole)
         return base.CheckpointTuple(
             _config_of(thread_id, namespace, found.id),
             {**kept.unpacked(value["rest"]), "channel_values": channels},
@@ -551,6 +550,7 @@ class _Values(ChannelValues):
         return {"type": record["type"], "data": data, "typed": self.packed(message)}
 
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
+        """Return the message of a record."""
         message: BaseMessage = self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
         return message
 

@@ -28,9 +28,11 @@ from foldlog.adapters._shared import (
     OpenHistories,
     SentRecords,
     effect_of,
+    empty_session,
     in_thread,
     not_here_yet,
     quoted,
+    sent_whole,
     shown_records,
     to_its_end,
 )
@@ -38,10 +40,8 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     ConversationErased,
-    ConversationNotFound,
     Event,
     Recorded,
-    VersionConflict,
 )
 from foldlog.projections import well_formed
 
@@ -96,12 +96,18 @@ class FoldlogSession(OpenHistories):
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
-                prompt = SentRecords(history.sync, condense=self._condense)
-                items = _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))
+                items = self._items_of(history.sync, limit)
                 self.history = history
                 return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
+
+    def _items_of(self, history: History, limit: int | None) -> list[Any]:
+        whole = None if self._condense else sent_whole(history, _FORMAT)
+        if whole is not None:
+            return list(whole.records(limit))
+        prompt = SentRecords(history, condense=self._condense)
+        return _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))
 
     @to_its_end
     def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -127,16 +133,9 @@ class FoldlogSession(OpenHistories):
     @to_its_end
     def clear_session(self) -> None:
         """Take all items back, or erase them: see ``clear``."""
-        history = self.histories.sync[self.history.id]
+        empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
-            with suppress(ConversationNotFound, ConversationErased):  # the session is empty
-                self.histories.sync.erase(history.id, reason="the session was cleared", detach_forks=True)
             self.history = self.histories[self.history.id]
-            return
-        with suppress(ConversationErased):  # the session is empty
-            while view := history.view():
-                with suppress(VersionConflict):  # other writers appended
-                    history.retract(0, "the session was cleared", expected_version=view.version)
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
         """Return the agent for runs with this session: tools that ``foldlog.effect`` marks run at most once."""

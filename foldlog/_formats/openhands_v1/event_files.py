@@ -22,9 +22,11 @@ from foldlog.eventstore import (
     ATTRIBUTES,
     Annotation,
     ConversationErased,
+    ConversationNotFound,
     DocumentChanges,
     Event,
     InvalidEvent,
+    ReadTransaction,
     Recorded,
     Retraction,
     VersionConflict,
@@ -52,6 +54,9 @@ class EventFiles:
     def __init__(self, history: History) -> None:
         self._history = history
         self.version = 0
+        self._redactions = 0
+        self._moment: int | None = None
+        """When the conversation was read last: see ``Database.data_version``."""
         self.names: list[str] = []
         self.documents: set[str] = set()
         self.head: str | None = None
@@ -67,16 +72,23 @@ class EventFiles:
     def catch_up(self) -> None:
         """Read the events that were appended since. Cost: these events.
 
-        A conversation that was erased before this object found it has none.
+        A conversation that was erased before this object found it has none. Where nobody committed since the last call,
+        the conversation is not asked: the SDK reads its files one by one.
         """
+        moment = self._history._store.database.data_version()
+        if moment == self._moment:
+            return
         try:
-            version = self._history.version()
+            version, self._redactions = self._history._store.query(self._history.id, _version_and_redactions)
+        except ConversationNotFound:
+            version = 0
         except ConversationErased:
             if self._history._generation.key is not None:
                 raise
             return
         if version > self.version:
             self._take(self._history.events(self.version, version))
+        self._moment = moment
         if version > self._read_at:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
@@ -95,6 +107,9 @@ class EventFiles:
         event_id = self._events.get(source_id)
         if event_id is None:
             return None
+        text = None if self._redactions else self._stored.text_of(event_id)
+        if text is not None:
+            return text.decode()
         first = event_id - place_of(self._event(event_id))
         stored, begin = self._stored, self._event(first)
         asides = () if stored.count(begin) else self._history.events(max(first - _ASIDE, 0), first, reverse=True)
@@ -211,6 +226,10 @@ class EventFiles:
         self.head = head
         self._heads[0].append(event_id)
         self._heads[1].append(head)
+
+
+def _version_and_redactions(reading: ReadTransaction) -> tuple[int, int]:
+    return reading.version, reading.redactions
 
 
 def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:

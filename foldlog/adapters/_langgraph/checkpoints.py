@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from foldlog import Histories, History
 from foldlog._archive.recording import HistoryRecorder
+from foldlog._archive.stored import RecordSpan
 from foldlog._companions import companion
 from foldlog._formats.calls import Recent
-from foldlog._formats.registry import format_named
+from foldlog._formats.json_text import parse_stored as parse
 from foldlog._prompt_changes import staying
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
@@ -44,7 +45,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.inside import Moment, query_all
-from foldlog.formats import Encoder, StoredRecords
+from foldlog.formats import Encoder
 
 _NOTES = "writes"
 """The name of the companion of a thread that has its notes."""
@@ -57,13 +58,14 @@ _NONE = Listed((), (), lambda place: None)
 class WholeCheckpoint(NamedTuple):
     """A checkpoint with all that belongs to it.
 
-    ``spans`` are the ids of the events of each record. ``notes`` are in the order in which they came.
+    ``spans`` are the ids of the events of each record, ``values`` what the runtime has of these records. ``notes`` are
+    in the order in which they came.
     """
 
     checkpoint: Checkpoint
     documents: dict[str, Any]
     spans: list[Span]
-    records: list[Any]
+    values: list[Any]
     notes: list[Any]
 
 
@@ -84,16 +86,22 @@ class _Newest:
 class Checkpoints:
     """The checkpoints of all threads of a store.
 
-    ``format`` is that of the records, one that is live and whose records stand alone. ``key`` tells one record from
-    another. Its conversations begin with ``attributes``. Any number of threads and processes may use it.
+    ``format`` is that of the records, one that is live and whose records stand alone. ``value`` returns the runtime's
+    value of a record, and ``listed`` the keys and ids of such values. Its conversations begin with ``attributes``. Any
+    number of threads and processes may use it.
     """
 
     def __init__(
-        self, histories: Histories, format: str, key: Callable[[Any], bytes], attributes: Mapping[str, Any]
+        self,
+        histories: Histories,
+        format: str,
+        value: Callable[[Any], Any],
+        listed: Callable[[Sequence[Any]], Listed],
+        attributes: Mapping[str, Any],
     ) -> None:
         self.histories = histories
         self.branches = ThreadBranches(histories, attributes)
-        self._format, self._key = format, key
+        self._format, self._value, self._listed = format, value, listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
         """The notes on checkpoints that this process wrote, of those that had no others, and their history."""
@@ -152,30 +160,38 @@ class Checkpoints:
         if documents is None:
             documents = standing_documents(moment.conversation(checkpoint.branch), checkpoint.version)
         is_whole = checkpoint.delta != WRITES
-        spans, records = self._records(checkpoint, moment) if is_whole else ([], [])
-        return WholeCheckpoint(checkpoint, documents, spans, records, _notes(thread, checkpoint.id, moment))
+        spans, values = self._records(checkpoint, self._value, moment) if is_whole else ([], [])
+        return WholeCheckpoint(checkpoint, documents, spans, values, _notes(thread, checkpoint.id, moment))
 
-    def _records(self, checkpoint: Checkpoint, moment: Moment) -> tuple[list[Span], list[Any]]:
-        """Return the records of a checkpoint, after the ids of their events."""
+    def _records(
+        self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
+    ) -> tuple[list[Span], list[Any]]:
+        """Return what ``read`` returns of each record of a checkpoint, after the ids of their events. Each is read
+        before the next one is parsed: so many objects at once would make Python look for garbage.
+        """
         found = checkpoint.ranges
         if not found:
             return [], []
-        intervals = [(start, stop - 1) for start, stop in zip(found[::2], found[1::2], strict=True)]
+        ranges_of = list(zip(found[::2], found[1::2], strict=True))
+        reading = moment.conversation(checkpoint.branch)
         stored = self.histories[checkpoint.branch]._stored_records(moment.query)
+        if not reading.redactions and not stored.has_redacted:
+            there = [each for start, stop in ranges_of for each in stored.between(start, stop)]
+            if _are_stored(ranges_of, [span for span, _ in there]):
+                return [(span.start, span.stop) for span, _ in there], [read(parse(text)) for _, text in there]
+        intervals = [(start, stop - 1) for start, stop in ranges_of]
         shown = _shown(checkpoint.branch, intervals, moment)
-        events = [event for event in shown if event.origin is not None and event.origin.format == self._format]
-        whole = _whole_records(events, stored)
-        if whole is not None:
-            return whole
-        encoder, spans, records = Encoder(self._format, stored=stored), list[Span](), list[Any]()
+        encoder, spans, values = Encoder(self._format, stored=stored), list[Span](), list[Any]()
         start = None
-        for event in events:
+        for event in shown:
+            if event.origin is None or event.origin.format != self._format:
+                continue
             start = event.id if start is None else start
             if complete := encoder.records(event):
-                records += complete
+                values += map(read, complete)
                 spans.append((start, event.id + 1))
                 start = None
-        return spans, records
+        return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
         """Return what differs once something of a branch, or of the notes, is redacted or begun again."""
@@ -233,15 +249,13 @@ class Checkpoints:
         records = self._loaded(newest, self._newest.get(thread)).records
         return [(span, key) for span, key in zip(records.spans, records.keys, strict=True) if span[1] <= version]
 
-    def remember(
-        self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], listed: Callable[[], Listed]
-    ) -> None:
+    def remember(self, thread: str, whole: WholeCheckpoint) -> None:
         """Keep the newest checkpoint in memory, for the next call, if it is not there yet."""
-        newest = self._newest.get(thread)
-        if newest is None or newest.checkpoint != checkpoint:
-            there = listed()
-            records = RecordList(spans, there.keys, there.ids, checkpoint.ranges or ())
-            self._newest[thread] = _Newest(checkpoint, None, records)
+        newest, found = self._newest.get(thread), whole.checkpoint
+        if newest is None or newest.checkpoint != found:
+            listed = self._listed(whole.values)
+            records = RecordList(whole.spans, listed.keys, listed.ids, found.ranges or ())
+            self._newest[thread] = _Newest(found, None, records)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -392,13 +406,13 @@ class Checkpoints:
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
-        spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
-        keys, ids = list(map(self._key, records)), list(map(format_named(self._format).source_id, records))
-        return _Newest(checkpoint, history, RecordList(spans, keys, ids, checkpoint.ranges or ()))
+        spans, values = query_all(self.histories.store.database, partial(self._records, checkpoint, self._value))
+        listed = self._listed(values)
+        return _Newest(checkpoint, history, RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ()))
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
         """Return one of the records of a checkpoint. Cost: all of them."""
-        return query_all(self.histories.store.database, partial(self._records, checkpoint))[1][place]
+        return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[1][place]
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
@@ -407,20 +421,14 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
     return moment.conversation(branch).shown_events(some) if some else []
 
 
-def _whole_records(events: Sequence[Event], stored: StoredRecords) -> tuple[list[Span], list[Any]] | None:
-    """Return the records of these events, after their ids; None where one of them is not stored as it was."""
-    spans, records = list[Span](), list[Any]()
-    place = 0
-    while place < len(events):
-        start, count = events[place].id, stored.count(events[place])
-        of_record = events[place : place + count]
-        record = stored.record(of_record) if of_record else None
-        if record is None or [event.id for event in of_record] != [*range(start, start + count)]:
-            return None
-        spans.append((start, start + count))
-        records.append(record)
-        place += count
-    return spans, records
+def _are_stored(ranges_of: Iterable[Span], spans: Sequence[RecordSpan]) -> bool:
+    """Return whether each range begins and ends with one of these records: then all of its records are stored."""
+    starts, stops = {span.start for span in spans}, {span.stop for span in spans}
+    return all(start in starts and stop in stops for start, stop in ranges_of)
+
+
+def _same(record: Any) -> Any:
+    return record
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
