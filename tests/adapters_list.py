@@ -37,7 +37,9 @@ ADAPTERS = (
     ),
     Adapter("claude_agent", "Claude Agent SDK", ("FoldlogSessionStore",), "claude-agent-sdk", ("0.2.100", "0.2.187")),
     Adapter("google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ("2.12.0", "2.13.0")),
+    Adapter("langchain", "LangChain", ("FoldlogChatMessageHistory",), "langchain-core", ("1.2.7", "1.8.3")),
     Adapter("langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ("4.0.0", "4.3.2")),
+    Adapter("llama_index", "LlamaIndex", ("FoldlogChatStore",), "llama-index-core", ("0.14.25",)),
     Adapter("openai_agents", "OpenAI Agents SDK", ("FoldlogSession",), "openai-agents", ("0.18.0", "0.24.0")),
     Adapter(
         "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ("1.37.0", "1.58.0")

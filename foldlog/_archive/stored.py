@@ -194,7 +194,7 @@ class Records:
         return self._block
 
 
-class StoredHistory:
+class HistoryRecords:
     """The records of a history as one transaction finds them, and how much else is in its log: for readers that want
     all records, and need no events.
 

@@ -146,9 +146,16 @@ def _load_packages() -> list[str]:
     return _refused
 
 
+_OF_ADAPTERS = {"llama-index": "foldlog.adapters.llama_index_messages"}
+"""Formats that no file has: those of records that only an adapter writes, each with its module."""
+
+
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
-    if check_text("format", name) in OURS:
+    if check_text("format", name) in _OF_ADAPTERS:
+        of_adapter: Format = import_module(_OF_ADAPTERS[name]).FORMAT
+        return of_adapter
+    if name in OURS:
         return _load(name)
     if name not in REGISTERED:
         _load_packages()

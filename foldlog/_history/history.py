@@ -55,7 +55,7 @@ from foldlog.projections import (
 
 if TYPE_CHECKING:
     from foldlog._archive.recording import HistoryRecorder
-    from foldlog._archive.stored import Query, Records, StoredHistory
+    from foldlog._archive.stored import HistoryRecords, Query, Records
     from foldlog._figures.stats import Stats
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
@@ -189,11 +189,11 @@ class History:
         stored = self._stored_records()
         return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
 
-    def _stored_history(self, start: int = 0) -> StoredHistory:
-        """Return the records of this history from the event ``start`` on, without its events: see ``StoredHistory``."""
-        from foldlog._archive.stored import StoredHistory
+    def _all_records(self, start: int = 0) -> HistoryRecords:
+        """Return the records of this history from the event ``start`` on: see ``HistoryRecords``."""
+        from foldlog._archive.stored import HistoryRecords
 
-        return StoredHistory(self._store, self.id, start)
+        return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
         """Return the records of the source of this history, by the events that they became: see ``Records``."""

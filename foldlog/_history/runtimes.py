@@ -206,5 +206,5 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
 
 def _has_effects(history: History) -> bool:
     """Return whether a tool of this history is marked. Cost: the events that came of no record of a runtime."""
-    added = history._stored_history().added(history.events)
+    added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)

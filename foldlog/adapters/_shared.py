@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
-from foldlog._archive.stored import Records, StoredHistory
+from foldlog._archive.stored import HistoryRecords, Records
 from foldlog._formats.places import is_of, place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.runtimes import CURRENT, RuntimeCall
@@ -51,6 +51,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _PAGE = 200
+CLEARED = "the session was cleared"
+"""The reason of a retraction or an erasure of all that a session has."""
 _KEPT_CODE = 1
 """The version of what adapters keep beside conversations for their lists."""
 
@@ -302,7 +304,7 @@ def records_of(history: History, format: str, start: int = 0, stop: int | None =
 
     Cost: the records. Their events are read only where one was redacted, or was appended without its record.
     """
-    whole = history._stored_history(start)
+    whole = history._all_records(start)
     is_whole = stop in (None, whole.version) and whole.is_whole(format)
     if is_whole and not any(is_of(event, format) for event in whole.added(history.events)):
         yield from whole.records()
@@ -330,13 +332,13 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
             group.clear()
 
 
-def sent_whole(history: History, format: str) -> StoredHistory | None:
+def sent_whole(history: History, format: str) -> HistoryRecords | None:
     """Return the stored records of a history, if a model is sent all of them as they are; None where one was condensed,
     taken back, hidden, masked or redacted, or where other events are shown. No View is made for it.
 
     Cost: some bytes a record, and the events that foldlog added.
     """
-    whole = history._stored_history()
+    whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
         return None
     if sum(span.stop - span.start for span in whole.spans) != whole.shown:
@@ -383,12 +385,12 @@ def empty_session(histories: Histories, conversation: str, how: Literal["retract
     history = histories[conversation]
     if how == "erase":
         with suppress(ConversationNotFound, ConversationErased):  # the session is empty
-            histories.erase(conversation, reason="the session was cleared", detach_forks=True)
+            histories.erase(conversation, reason=CLEARED, detach_forks=True)
         return histories[conversation]
     with suppress(ConversationErased):  # the session is empty
         while view := history.view():
             with suppress(VersionConflict):  # other writers appended
-                history.retract(0, "the session was cleared", expected_version=view.version)
+                history.retract(0, CLEARED, expected_version=view.version)
     return history
 
 

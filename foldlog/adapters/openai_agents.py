@@ -1,8 +1,7 @@
 """Sessions of the OpenAI Agents SDK in foldlog, and condensing within a run.
 
     session = FoldlogSession("user-7", "sqlite:///history.db", condense=True)
-    config = RunConfig(call_model_input_filter=session.input_filter)
-    await Runner.run(agent, "hello", session=session, run_config=config, hooks=session.hooks)
+    await Runner.run(agent, "hello", **session.run_options())
 
 A session is a conversation of the format ``openai-responses``. Items that the SDK takes back (``pop_item``, a rewind,
 ``clear_session``) are retracted: the log keeps them. The SDK reads a session once, at the start of a run, so condensing
@@ -17,12 +16,16 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal
 
-from agents import Agent, FunctionTool, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
+from agents import Agent, FunctionTool, ModelResponse, RunConfig, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
+from msgspec import structs
 
 from foldlog import History
+from foldlog._formats.messages import COMPACTED_BY_PROVIDER
 from foldlog._formats.record import usage_told
+from foldlog._prompt_changes import change_of_prompt, staying
 from foldlog.adapters._shared import (
+    CLEARED,
     Attributes,
     HistoriesGiven,
     OpenHistories,
@@ -37,11 +40,14 @@ from foldlog.adapters._shared import (
     to_its_end,
 )
 from foldlog.eventstore import (
+    NOT_RECORDED,
     Action,
     Annotation,
     ConversationErased,
     Event,
     Recorded,
+    Retraction,
+    VersionConflict,
 )
 from foldlog.projections import well_formed
 
@@ -113,11 +119,12 @@ class FoldlogSession(OpenHistories):
     def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
 
-        If the session was erased before this object read or wrote it, a new one begins. Raises ``ConversationErased``
-        if other code erased it since then.
+        Items with a compaction that are added right after ``clear_session`` replace what was cleared, as the SDK's own
+        compaction does: a condensation of what they leave out. If the session was erased before this object read or
+        wrote it, a new one begins. Raises ``ConversationErased`` if other code erased it since then.
         """
         if items:
-            self._appended(lambda history: history.append_records(items, format=_FORMAT))
+            self._appended(lambda history: _compacted(history, items) or history.append_records(items, format=_FORMAT))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it; None if there is no item, or if a summary is the newest item."""
@@ -184,6 +191,21 @@ class FoldlogSession(OpenHistories):
         self.history.sync._asked_at = known
         return None
 
+    def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
+        """Return the arguments of ``Runner.run`` that give a run the session, its filter and its hooks:
+        ``await Runner.run(agent, "hello", **session.run_options())``. ``config`` are other settings of the run.
+
+        Raises ``ValueError`` if ``config`` has a ``call_model_input_filter``: call ``input_filter`` in yours.
+        """
+        settings = config or RunConfig()
+        if settings.call_model_input_filter is not None:
+            raise ValueError("the config has a call_model_input_filter; call session.input_filter in it, and give both")
+        return {
+            "session": self,
+            "run_config": replace(settings, call_model_input_filter=self.input_filter),
+            "hooks": self.hooks,
+        }
+
     @property
     def hooks(self) -> RunHooks[Any]:
         """Hooks for a run that call ``record_usage``: ``Runner.run(..., hooks=session.hooks)``."""
@@ -212,6 +234,34 @@ class FoldlogSession(OpenHistories):
         history, _ = self._append_or_begin(self.history.sync, append_to_run)
         if history is not self.history.sync:
             self.history = self.histories[self.history.id]
+
+
+def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
+    """Append items that the SDK puts in the place of those that it just cleared, where they hold a compaction: the View
+    from before returns, and loses what is not among them. Return nothing where that is not so.
+    """
+    last = history.tail(1)
+    is_compaction = any(isinstance(item, dict) and item.get("type") == "compaction" for item in items)
+    if not (is_compaction and last and isinstance(last[0], Retraction) and last[0].reason == CLEARED):
+        return ()
+    (cleared,) = last
+    before = history.at(cleared.id)
+    shown = [(events, made[0]) for events, made in shown_records(before, _FORMAT, history) if made]
+    places = staying([item for _, item in shown], items)
+    stay = {event.id for place in places for event in shown[place][0]}
+    # The compaction that follows forgets all but the user's messages. So only of these some may be missing.
+    after = [event.id for event in before if event.id in stay or getattr(event, "source", "user") != "user"]
+    reason = {"reason": COMPACTED_BY_PROVIDER}
+    change = change_of_prompt([event.id for event in before], after, "compaction", metadata=reason)
+    events: list[Event] = [Retraction(version=cleared.id, reason="the session was compacted, not cleared")]
+    events += [] if change is None else [change]
+    recorder = history._recorder(_FORMAT)
+    if recorder.version != cleared.id + 1:
+        raise VersionConflict(history.id, cleared.id + 1, recorder.version)
+    recorder.skip(len(events))
+    for item in items[len(places) :]:
+        events += (structs.replace(event, id=NOT_RECORDED) for event in recorder.decode(item))
+    return history._append_recorded(events, recorder, cleared.id + 1)
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

@@ -460,6 +460,7 @@ async def _write(keeps: Any, url: str, name: str) -> None:
     async with keeps.opened(url) as store:
         for number in range(20):
             await keeps.add(store, f"{name}-{number}")
+            print(f"{name}-{number}")  # noqa: T201 - what its caller reads
 
 
 async def _die(keeps: Any, url: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import foldlog
 
@@ -35,3 +37,27 @@ def check_killed_in_a_tool(runtime: str, folder: Path) -> None:
         history = next(histories[name] for name in histories if histories[name].effects())
         history.settle(doubt.key, "paid, says the bank")
         assert history.effects("unknown") == ()
+
+
+def check_killed_while_it_adds(keeps: Any, folder: Path) -> None:
+    """Raise ``AssertionError`` unless a process that is killed at some moment has added a beginning of its things, with
+    all that it had printed as added, and another process goes on.
+    """
+    url = f"sqlite:///{folder}/history.db"
+    command = [sys.executable, "-u", "-m", "tests.adapters.contract", type(keeps).__module__, url, "a"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as adding:
+        assert adding.stdout is not None
+        printed = [adding.stdout.readline().strip() for _ in range(7)]
+        adding.kill()
+        printed += adding.stdout.read().split()
+    names = asyncio.run(_names(keeps, url))
+    assert names == [f"a-{n}" for n in range(len(names))]
+    assert len(names) - len(printed) in (0, 1), (names, printed)
+    assert subprocess.run([*command[:-1], "b"], cwd=ROOT, stdout=subprocess.DEVNULL, timeout=300).returncode == 0
+    assert asyncio.run(_names(keeps, url)) == [*names, *(f"b-{n}" for n in range(20))]
+
+
+async def _names(keeps: Any, url: str) -> list[str]:
+    async with keeps.opened(url) as store:
+        names: list[str] = await keeps.names(store)
+        return names

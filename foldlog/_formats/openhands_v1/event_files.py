@@ -72,8 +72,8 @@ class EventFiles:
     def catch_up(self) -> None:
         """Read the events that were appended since. Cost: these events.
 
-        A conversation that was erased before this object found it has none. Where nobody committed since the last call,
-        the conversation is not asked: the SDK reads its files one by one.
+        A conversation that was erased before this object found it has none. It is asked only where a program committed
+        since the last call: the SDK reads its files one by one.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:

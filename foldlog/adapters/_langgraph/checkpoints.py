@@ -167,7 +167,7 @@ class Checkpoints:
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
         """Return what ``read`` returns of each record of a checkpoint, after the ids of their events. Each is read
-        before the next one is parsed: so many objects at once would make Python look for garbage.
+        before the next one is parsed: many objects at once would make Python look for garbage.
         """
         found = checkpoint.ranges
         if not found:

@@ -22,7 +22,7 @@ import foldlog
 from foldlog._figures.stored import collect_stats
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
-from foldlog.eventstore import ConversationErased
+from foldlog.eventstore import CondensationAction, ConversationErased
 from foldlog.projections import well_formed
 from tests.adapters.contract import Answers, Condenses
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
@@ -271,6 +271,36 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
             assert view == items
         assert cleared
         assert sum(type(event).__name__ == "CondensationAction" for event in history.events()) > 5
+
+
+@pytest.mark.parametrize("kept", [["one", "three"], ["three"], []])
+async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(session, histories, kept):
+    """``OpenAIResponsesCompactionSession`` clears a session, and adds the compacted items."""
+    said = {"type": "message", "role": "assistant", "id": "m1", "content": [{"type": "output_text", "text": "two"}]}
+    users = {text: {"role": "user", "content": text} for text in ("one", "three")}
+    await session.add_items([users["one"], said, users["three"]])
+    await session.clear_session()
+    items = [*(users[text] for text in kept), {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    history = histories[session.history.id]
+    shown = [event.id for event in history.view()]
+    assert shown[:-1] == [{"one": 0, "three": 2}[text] for text in kept], "the items that stay are the same events"
+    assert "condensation" in history.why(1).reason
+    reasons = [event.metadata["reason"] for event in history.events() if isinstance(event, CondensationAction)]
+    assert {*reasons} == {"the model's provider compacted the context"}
+    assert len(reasons) == (1 if len(kept) == 2 else 2)
+
+
+async def test_options_of_a_run_hand_over_all_of_the_session(histories):
+    session = FoldlogSession("s", histories)
+    agent = Agent(name="a", model=ScriptedModel(steps(1)), tools=[measure])
+    await Runner.run(agent, "how far?", **session.run_options(RunConfig(workflow_name="w")))
+    assert collect_stats(histories.store, ["openai-agents/s"], views=histories.views).models
+    options = session.run_options(RunConfig(workflow_name="w"))
+    assert options["run_config"].workflow_name == "w"
+    with pytest.raises(ValueError, match="has a call_model_input_filter"):
+        session.run_options(options["run_config"])
 
 
 @pytest.mark.parametrize("model, named", [("m", "m"), (None, "ScriptedModel")])

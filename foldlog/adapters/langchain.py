@@ -1,0 +1,117 @@
+"""Chat histories of LangChain in foldlog: a ``BaseChatMessageHistory``.
+
+    histories = foldlog.open("history.db")
+    chain = RunnableWithMessageHistory(model, lambda session_id: FoldlogChatMessageHistory(session_id, histories))
+
+A session is a conversation of the format ``langchain``. Messages that ``clear`` removes are retracted: the log keeps
+them. Agents of LangGraph keep their messages in checkpoints: for these see ``foldlog.adapters.langgraph``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+
+from foldlog import History
+from foldlog.adapters._shared import (
+    Attributes,
+    HistoriesGiven,
+    WithHistories,
+    empty_session,
+    from_plain,
+    in_thread,
+    not_here_yet,
+    quoted,
+    sent_records,
+    to_its_end,
+    to_plain,
+)
+from foldlog.eventstore import ConversationErased
+
+_FORMAT = "langchain"
+
+
+class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
+    """The messages of one session: what the function of a ``RunnableWithMessageHistory`` returns.
+
+    ``session_id``  its id; the conversation is ``PREFIX/SESSION``, quoted as in a URL: ``history``
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
+                    ``close``, or by ``with`` and ``async with``. Give open ones to a function that is called often
+    ``condense``    whether ``messages`` condenses, where the condenser of ``histories`` says so. Without it, it gives
+                    what ``history.sent`` has
+    ``clear``       whether ``clear`` retracts all messages, or erases the conversation: then its bytes are gone
+    ``attributes``  those that the conversation begins with, such as ``{"user": "u7", "title": "Refunds"}``
+
+    Any number of tasks, processes and objects may use one conversation.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        histories: HistoriesGiven,
+        *,
+        condense: bool = False,
+        clear: Literal["retract", "erase"] = "retract",
+        prefix: str = _FORMAT,
+        attributes: Attributes = None,
+    ) -> None:
+        WithHistories.__init__(self, histories, attributes)
+        self.session_id = session_id
+        self.history = self._sync[f"{prefix}/{quoted(session_id)}"]
+        self._condense, self._clear = condense, clear
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages of the View, in order, as they were added. Condensed messages are one message of the user, with
+        the summary. Cost: the messages returned.
+
+        Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
+        """
+        return self._read()
+
+    def _read(self) -> list[BaseMessage]:
+        for _ in range(2):
+            with suppress(ConversationErased):
+                return _messages(sent_records(self.history, _FORMAT, condense=self._condense))
+            self.history = self._sync[self.history.id]  # another session with this id may have begun
+        return []
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages, all or none. Durability: on disk when it returns.
+
+        If the session was erased before this object read or wrote it, a new one begins. Raises ``ConversationErased``
+        if other code erased it since then.
+        """
+        records = [to_plain(message_to_dict(message)) for message in messages]
+
+        def append(history: History) -> Any:
+            return history.append_records(records, format=_FORMAT)
+
+        if records:
+            self.history, _ = self._append_or_begin(self.history, append)
+
+    def clear(self) -> None:
+        """Take all messages back, or erase them: see ``clear`` of the class."""
+        self.history = empty_session(self._sync, self.history.id, self._clear)
+
+    aget_messages = in_thread(_read)
+    aadd_messages = to_its_end(add_messages)
+    aclear = to_its_end(clear)
+
+    def copy_from(self, other: BaseChatMessageHistory) -> int:
+        """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the number of new ones.
+
+        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session are not the first
+        ones of the other: it was condensed, or went on by itself.
+        """
+        new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
+        self.add_messages(new)
+        return len(new)
+
+
+def _messages(records: Iterable[Any]) -> list[BaseMessage]:
+    return [messages_from_dict([from_plain(record)])[0] for record in records]

@@ -1,0 +1,209 @@
+"""Chat stores of LlamaIndex in foldlog: a ``BaseChatStore``.
+
+    store = FoldlogChatStore(histories="sqlite:///history.db")
+    memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
+
+The messages of a key are a conversation of the format ``llama-index``. A list that ``set_messages`` replaces, and
+messages that are deleted, are forgotten or retracted: the log keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
+from llama_index.core.storage.chat_store.base import BaseChatStore
+from msgspec.structs import replace
+
+from foldlog import History
+from foldlog._prompt_changes import change_of_prompt, staying
+from foldlog.adapters._shared import (
+    Attributes,
+    HistoriesGiven,
+    WithHistories,
+    below,
+    empty_session,
+    in_thread,
+    quoted,
+    sent_records,
+    shown_records,
+    to_its_end,
+    unquoted,
+)
+from foldlog.adapters.llama_index_messages import NAME
+from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
+from foldlog.projections import View
+
+_REASON = "the runtime took these messages out of its list"
+
+
+class _Shown(NamedTuple):
+    """A message that a View shows: the ids of its events, and its record."""
+
+    ids: list[int]
+    record: Any
+
+
+class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
+    """Keeps the messages of any number of keys.
+
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
+                    ``close``, or by ``with`` and ``async with``
+    ``condense``    whether ``get_messages`` condenses, where the condenser of ``histories`` says so
+    ``clear``       whether ``delete_messages`` retracts all messages, or erases the conversation
+    ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
+
+    The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any number of threads,
+    processes and stores may use it.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    condense: bool = False
+    clear: Literal["retract", "erase"] = "retract"
+    prefix: str = NAME
+    _opened: WithHistories = PrivateAttr()
+
+    def __init__(self, histories: HistoriesGiven, *, attributes: Attributes = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._opened = WithHistories(histories, attributes)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name by which LlamaIndex knows the class."""
+        return "FoldlogChatStore"
+
+    def history(self, key: str) -> History:
+        """Return the history of a key."""
+        return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """Return the messages of a key: those of the View, in order. Condensed messages are one message of the user,
+        with the summary. Cost: the messages returned.
+        """
+        history = self.history(key)
+        with suppress(ConversationErased):
+            return list(map(_message, sent_records(history, NAME, condense=self.condense)))
+        return []
+
+    def add_message(self, key: str, message: ChatMessage) -> None:
+        """Append a message. Durability: on disk when it returns."""
+        records = [_record(message)]
+
+        def append(history: History) -> Any:
+            return history.append_records(records, format=NAME)
+
+        self._opened._append_or_begin(self.history(key), append)
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Make these the messages of a key. Those that stay at the beginning stay as they are; the others are
+        forgotten, or retracted where they are the last, and the new ones are appended, in one transaction.
+        """
+        records = list(map(_record, messages))
+
+        def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
+            stay = staying([each.record for each in shown], records)
+            return stay, records[len(stay) :]
+
+        self._opened._append_or_begin(self.history(key), lambda history: _change(history, others))
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Forget the message at a place, and return it; None where there is none."""
+        deleted = list[Any]()
+
+        def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
+            places = list(range(len(shown)))
+            deleted[:] = [shown[place].record for place in places[idx:][:1]] if idx >= -len(shown) else []
+            if deleted:
+                places.pop(idx)
+            return places, []
+
+        with suppress(ConversationErased):
+            _change(self.history(key), others)
+        return _message(deleted[0]) if deleted else None
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Take the last message back and return it; None where there is none."""
+        return self.delete_message(key, -1)
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Take all messages of a key back, or erase them: see ``clear``. Return them; None where there are none."""
+        messages = self.get_messages(key)
+        empty_session(self._opened._sync, self.history(key).id, self.clear)
+        return messages or None
+
+    def get_keys(self) -> list[str]:
+        """Return the keys that have messages, in the order of their names. Cost: the View of each."""
+        start = f"{self.prefix}/"
+        rows = below(self._opened._sync, start)
+        return [unquoted(row.id.removeprefix(start)) for row in rows if self._opened._sync[row.id].view()]
+
+    def close(self) -> None:
+        """Close the store, if it was opened by its URL."""
+        self._opened.close()
+
+    def __enter__(self) -> FoldlogChatStore:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> FoldlogChatStore:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._opened.__aexit__(*error)
+
+    @property
+    def histories(self) -> Any:
+        """The async face of the histories."""
+        return self._opened.histories
+
+    aget_messages = in_thread(get_messages)
+    async_add_message = to_its_end(add_message)
+    aset_messages = to_its_end(set_messages)
+    adelete_message = to_its_end(delete_message)
+    adelete_last_message = to_its_end(delete_last_message)
+    adelete_messages = to_its_end(delete_messages)
+    aget_keys = in_thread(get_keys)
+
+
+def _change(history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]) -> None:
+    """Have the View show what ``decide`` returns of the shown messages: the places of those that stay, and the records
+    of new ones behind them.
+    """
+    while True:
+        view, recorder = history.view(), history._recorder(NAME)
+        shown = list(_shown(history, view))
+        places, records = decide(shown)
+        stay = [event_id for place in places for event_id in shown[place].ids]
+        condensed_at = max((each.id for each in view.condensations), default=-1)
+        before = [event.id for event in view]
+        change = change_of_prompt(before, stay, condensed_at=condensed_at, metadata={"reason": _REASON})
+        events: list[Event] = [] if change is None else [change]
+        recorder.skip(len(events))
+        for record in records:
+            events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
+        if not events:
+            return
+        with suppress(VersionConflict):  # another writer appended
+            if recorder.version == view.version:
+                history._append_recorded(events, recorder, view.version)
+                return
+
+
+def _shown(history: History, view: View) -> Iterator[_Shown]:
+    for events, records in shown_records(view, NAME, history):
+        for record in records[:1]:
+            yield _Shown([event.id for event in events], record)
+
+
+def _record(message: ChatMessage) -> dict[str, Any]:
+    record: dict[str, Any] = message.model_dump(mode="json")
+    return record
+
+
+def _message(record: Any) -> ChatMessage:
+    return ChatMessage.model_validate(record)

@@ -1,0 +1,137 @@
+"""Messages of LlamaIndex: a ``ChatMessage`` as its JSON, an object with its ``role`` and its ``blocks``.
+
+    {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]}
+
+    user                           Message of the user
+    assistant, chatbot, model      an Action for each call, of one response, else a Message of the agent
+    tool, function                 Observation; the id of its call is in ``additional_kwargs``
+    system, developer              SystemMessage
+
+Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs``, as OpenAI has them. Each message is read and
+written by itself. No SDK is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from foldlog._formats.blocks import said, thinking_of, thought_in
+from foldlog._formats.format import Format
+from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.parts import file_of
+from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import arguments_of, call_id_of, data_in, parts_as, role_of
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
+
+NAME = "llama-index"
+
+_ASSISTANT, _TOOL, _SYSTEM = ("assistant", "chatbot", "model"), ("tool", "function"), ("system", "developer")
+_ROLES = frozenset(("user", *_ASSISTANT, *_TOOL, *_SYSTEM))
+_has_blocks = has(role=str, blocks=list)
+
+
+def _accepts(record: Any) -> bool:
+    return _has_blocks(record) and record["role"] in _ROLES
+
+
+class _Decoder(FollowingDecoder):
+    keeps_shown = False
+    repeat = "events"  # a message has no id, and somebody may say the same again
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        role, blocks = record["role"], dicts_in(record["blocks"])
+        told = dict_or_empty(record.get("additional_kwargs"))
+        parts = [part for block in blocks if (part := _part_of(block)) is not None]
+        if role in _TOOL:
+            read.answer(told.get("tool_call_id"), said(parts), tool=told.get("name"))
+        elif role in _SYSTEM:
+            read.add(SystemMessage, content=said(parts))
+        elif role == "user":
+            read.add(Message, content=said(parts), source="user")
+        else:
+            read.parts = parts
+            read.thinking = [_thought(block) for block in blocks if block.get("block_type") == "thinking"]
+            calls = [_call_in(block) for block in blocks if block.get("block_type") == "tool_call"]
+            for call in calls or map(_call_of_openai, dicts_in(told.get("tool_calls"))):
+                read.call(*call)
+            if read.parts or not read.events:
+                read.add(Message, content=said(read.parts), source="agent", thinking=tuple(read.thinking))
+
+
+def _call_in(block: dict[str, Any]) -> tuple[Any, Any, Any]:
+    return block.get("tool_name"), block.get("tool_kwargs"), block.get("tool_call_id")
+
+
+def _call_of_openai(call: dict[str, Any]) -> tuple[Any, Any, Any]:
+    function = dict_or_empty(call.get("function"))
+    return function.get("name"), function.get("arguments"), call.get("id")
+
+
+def _thought(block: dict[str, Any]) -> dict[str, Any]:
+    signature = dict_or_empty(block.get("additional_information")).get("signature")
+    return thinking_of(text_or_empty(block.get("content")), signature)
+
+
+def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a block as a part of a content: None for one that is no content."""
+    match block:
+        case {"block_type": "thinking" | "tool_call" | "cache"}:
+            return None
+        case {"block_type": "text", "text": str(text)}:
+            return {"type": "text", "text": text} if text else None
+        case {"block_type": "image", "url": str(url)}:
+            return {"type": "image_url", "image_url": {"url": url}}
+        case {"block_type": "image", "image": str(data)}:
+            kind = text_or_none(block.get("image_mimetype")) or "image/png"
+            return file_of({"data": data, "media_type": kind})
+        case {"block_type": "document", "data": str(data), "document_mimetype": str(kind)}:
+            return file_of({"data": data, "media_type": kind})
+    return {**block, "type": text_or_empty(block.get("block_type")) or "block"}
+
+
+class _Encoder(RepliesEncoder):
+    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+        """Return events as an application would write them; a summary is a user's message."""
+        event, calls = events[0], [call for call in events if isinstance(call, Action)]
+        thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
+        blocks = [_thinking_block(*thought_in(each)) for each in thinking]
+        blocks += parts_as(said_before(calls) if calls else event.content, _text_block, _file_block)
+        for call in calls:
+            named = {"tool_call_id": call_id_of(call), "tool_name": call.tool}
+            blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})
+        told: dict[str, Any] = {}
+        if isinstance(event, Observation):
+            told = {"tool_call_id": call_id_of(event), **({"name": event.tool} if event.tool else {})}
+        return [{"role": role_of(event), "additional_kwargs": told, "blocks": blocks}]
+
+
+def _text_block(text: str) -> dict[str, Any]:
+    return {"block_type": "text", "text": text}
+
+
+def _file_block(url: str, name: str) -> dict[str, Any]:
+    kind, data = data_in(url)
+    if not data:
+        return {"block_type": "image", "url": url}
+    if kind.startswith("image/"):
+        return {"block_type": "image", "image": data, "image_mimetype": kind}
+    return {"block_type": "document", "data": data, "document_mimetype": kind, "title": name or None}
+
+
+def _thinking_block(text: str, signature: str) -> dict[str, Any]:
+    told = {"signature": signature} if signature else {}
+    return {"block_type": "thinking", "content": text, "additional_information": told}
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=lambda record: _accepts(record) and all("block_type" in each for each in dicts_in(record["blocks"])),
+    accepts=_accepts,
+    expected="a message with a role of LlamaIndex and its blocks",
+    decoder=_Decoder,
+    encoder=_Encoder,
+    source_id=lambda record: None,
+    time=None,
+)

@@ -1,0 +1,112 @@
+"""``FoldlogChatMessageHistory``: equal to the SDK's own in memory, killed at any moment, and what the log keeps."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+
+import foldlog
+from foldlog.adapters.langchain import FoldlogChatMessageHistory
+from foldlog.eventstore import CondensationAction
+from tests.adapters.contract import Keeps
+from tests.adapters.killed import check_killed_while_it_adds
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory`")]
+
+VALUES = [None, True, 0, 1.5, 2**70, "", "a\x00b", "é", "\ud800", [], {}, {"$x": 1}, (1, (2,)), b"\x00\xff"]
+
+
+def any_message(choice: random.Random) -> BaseMessage:
+    value = choice.choice(VALUES)
+    call = {"name": "f", "args": {"x": value}, "id": f"c{choice.random()}"}
+    return choice.choice(
+        [
+            HumanMessage(choice.choice(["hi", "", "a\x00b"]), id="m1", additional_kwargs={"x": value}),
+            HumanMessage([{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://x/y"}}]),
+            AIMessage("", tool_calls=[call], response_metadata={"model_name": "m", "x": value}),
+            AIMessage("yes", usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}),
+            ToolMessage("12", tool_call_id="c", artifact=value, status="error"),
+            SystemMessage("be brief"),
+            ChatMessage("no", role="critic"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_operations_are_what_the_sdks_history_in_memory_does(histories, seed):
+    choice, theirs = random.Random(seed), InMemoryChatMessageHistory()
+    ours = FoldlogChatMessageHistory("s/1", histories)
+    for _ in range(60):
+        what = choice.random()
+        if what < 0.7:
+            messages = [any_message(choice) for _ in range(choice.choice([0, 1, 1, 3]))]
+            theirs.add_messages(messages)
+            await ours.aadd_messages(messages) if choice.random() < 0.5 else ours.add_messages(messages)
+        elif what < 0.72:
+            theirs.clear()
+            await ours.aclear() if choice.random() < 0.5 else ours.clear()
+        else:
+            again = choice.choice([ours, FoldlogChatMessageHistory("s/1", histories)])
+            assert again.messages == await again.aget_messages() == theirs.messages
+    assert histories["langchain/s%2F1"].version() == ours.history.version()
+
+
+async def test_a_condensation_is_a_summary_in_the_messages_and_the_log_keeps_all(histories):
+    ours = FoldlogChatMessageHistory("s", histories)
+    ours.add_messages([HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
+    ours.history.append(CondensationAction(forgotten_event_ids=[0, 1], summary="1, 2", summary_offset=0))
+    assert [(each.type, each.content) for each in ours.messages] == [("human", "1, 2"), ("human", "three")]
+    assert [event.content for event in ours.history.events(0, 3)] == ["one", "two", "three"]
+
+
+async def test_it_condenses_where_its_histories_say_so():
+    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 6}) as histories:
+        ours = FoldlogChatMessageHistory("s", histories, condense=True)
+        for number in range(9):
+            ours.add_messages([HumanMessage(f"{number}"), AIMessage("yes")])
+        assert len(ours.messages) <= 6
+        assert len(FoldlogChatMessageHistory("s", histories).messages) <= 6
+
+
+@pytest.mark.parametrize("how", ["retract", "erase"])
+async def test_clearing_retracts_or_erases(histories, how):
+    ours = FoldlogChatMessageHistory("s", histories, clear=how)
+    ours.add_messages([HumanMessage("secret")])
+    ours.clear()
+    assert ours.messages == []
+    ours.add_messages([HumanMessage("new")])
+    assert [each.content for each in ours.messages] == ["new"]
+    assert ("secret" in str(list(ours.history.events()))) == (how == "retract")
+
+
+async def test_a_copy_of_another_history_adds_only_what_is_new(histories):
+    theirs, ours = InMemoryChatMessageHistory(), FoldlogChatMessageHistory("s", histories)
+    theirs.add_messages([HumanMessage("one"), AIMessage("two")])
+    assert (ours.copy_from(theirs), ours.copy_from(theirs)) == (2, 0)
+    theirs.add_messages([HumanMessage("three")])
+    assert ours.copy_from(theirs) == 1
+    assert ours.messages == theirs.messages
+    ours.add_messages([HumanMessage("four")])
+    with pytest.raises(ValueError, match="nothing was added"):
+        ours.copy_from(theirs)
+
+
+def test_what_was_added_before_a_kill_is_there(tmp_path: Path) -> None:
+    check_killed_while_it_adds(TestKeeps(), tmp_path)
+
+
+class TestKeeps(Keeps):
+    runtime = "langchain"
+
+    def opened(self, url, **options):
+        return FoldlogChatMessageHistory("s", url, **options)
+
+    async def add(self, store, *names):
+        await store.aadd_messages([HumanMessage(name) for name in names])
+
+    async def names(self, store):
+        return [message.content for message in await store.aget_messages()]
