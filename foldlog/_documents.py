@@ -106,6 +106,28 @@ class ListDocument(Document, frozen=True, kw_only=True):
     conversations: tuple[ConversationDocument, ...]
 
 
+class AttentionDocument(Document, frozen=True, kw_only=True):
+    """What needs attention, and the command that says more or repairs it."""
+
+    problem: str
+    command: str | None = None
+
+
+class HomeDocument(Document, frozen=True, kw_only=True):
+    """``foldlog`` without a command: the store that is here, None without one. ``recent`` are the conversations that
+    were active last; ``uncounted`` ones are not in the sums yet. ``are_more``: they were not counted to the end.
+    """
+
+    db: str | None
+    conversations: int = 0
+    are_more: bool = False
+    uncounted: int = 0
+    events: int = 0
+    errors: int | None = None
+    recent: tuple[ConversationDocument, ...] = ()
+    attention: tuple[AttentionDocument, ...] = ()
+
+
 class ServedPageDocument(Document, frozen=True, kw_only=True):
     """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total`` have figures."""
 

@@ -18,7 +18,7 @@ The rules of every command:
 
     application.py catalog.py suggestions.py   the commands, how their errors are reported, what was meant
     commands/                                  one file a command; commands/store/: those that look after a store
-    first_day.py                               what ``foldlog`` alone shows
+    overview.py                                what ``foldlog`` alone shows
     options.py selection.py stores.py          what commands take: options, files, filters, times, --db
     terminal.py tables.py events.py pager.py   how they print
     outcome.py hints.py                        how they end; the commands that their messages name

@@ -119,11 +119,14 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands; with ``only``, this command alone. If no command has that name, all
-    have a name and a help, and no parameters: a list of commands needs no more, and their modules are not imported.
+    """Return the application with all its commands; with ``only``, this command alone, for an empty text none. If no
+    command has that name, all have a name and a help, and no parameters: a list of commands needs no more, and their
+    modules are not imported.
     """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
     application.callback(cls=_Commands, context_settings=dict(_SETTINGS), invoke_without_command=True)(_foldlog)
+    if only == "":
+        return application
     group = typer.Typer(rich_markup_mode=None)
     group.callback(cls=_Commands, help=_ABOUT_STORE, invoke_without_command=True)(_show_help)
     commands = {name: heading for heading, names in COMMANDS.items() for name in names}
@@ -193,12 +196,15 @@ def _foldlog(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Without a command: print one JSON document.")] = False,
 ) -> None:
-    """Handle the options before a command; without a command, say how to begin."""
+    """Handle the options before a command; without a command, say what is here and what needs attention."""
     if ctx.invoked_subcommand is None:
-        from foldlog._cli.first_day import welcome
+        from foldlog._cli.overview import show_overview
 
-        welcome({name: _description_of(name).__doc__ or "" for name in FIRST_DAY})
+        show_overview({name: _description_of(name).__doc__ or "" for name in FIRST_DAY})
+    elif as_json:
+        raise Refused(f"--json follows the command: foldlog {ctx.invoked_subcommand} … --json")
 
 
 def _show_help(ctx: typer.Context) -> None:
@@ -265,6 +271,8 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 def _command_in(words: Sequence[str]) -> str:
     """Return the words in the place of the command: one, or two of the group; or an empty text."""
+    if [*words] == ["--json"]:
+        return ""
     return " ".join(words[: 2 if words[:1] == [GROUP] else 1])
 
 

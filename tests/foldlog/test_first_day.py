@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from foldlog import open as foldlog_open
+from foldlog import Action, Message, Observation, open as foldlog_open
 from foldlog._cli.catalog import COMMANDS
-from foldlog.eventstore import Message, open_store
+from foldlog.eventstore import open_store
 from tests.commands import command_named
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
@@ -29,22 +31,63 @@ def test_the_help_of_each_command_has_an_example_that_it_takes():
         command.make_context(name, shlex.split(example[1]))  # an unknown option or a missing argument is an error
 
 
-def test_without_a_command_the_first_commands_and_what_is_here_are_shown(foldlog, five_messages):
-    for made, said in {
-        None: "There is no foldlog.db here: 'foldlog demo' makes a store to try",
-        "foldlog-demo.db": "1 history in foldlog-demo.db: 'foldlog list --db foldlog-demo.db'",
-        "foldlog.db": "1 history in foldlog.db: 'foldlog list'",
-    }.items():
-        if made is not None:
-            foldlog("import", five_messages, "--db", made)
-        ran = foldlog()
-        assert (ran.status, ran.err, said in ran.out) == (0, "", True), ran.out
-        wrong = foldlog("why", "tidewatch", "17", "--db", "none.db").err
-        assert ("that of the demo is --db foldlog-demo.db" in wrong) is (made is not None)
+def test_without_a_command_and_a_store_the_first_commands_are_shown(foldlog):
+    ran = foldlog()
+    assert (ran.status, ran.err) == (0, "")
+    assert "There is no foldlog.db here: 'foldlog demo' makes a store to try" in ran.out
     shown = re.findall("^  foldlog ([a-z]+) ", ran.out, re.MULTILINE)
     assert shown == re.findall("^  ([a-z]+)  ", foldlog("--help").out, re.MULTILINE)[: len(shown)]
     assert len(shown) == 7
     assert max(map(len, ran.out.splitlines())) <= 100
+    assert foldlog("--json").document["db"] is None
+    assert "--json follows the command" in foldlog("--json", "list").err
+
+
+def test_without_a_command_the_store_that_is_here_is_shown_on_one_screen(foldlog, five_messages):
+    for name, option in (("foldlog-demo.db", " --db foldlog-demo.db"), ("foldlog.db", "")):
+        foldlog("import", five_messages, "--db", name)
+        ran = foldlog()
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out.startswith(f"{name}: 1 conversation, 6 events, 0 errors\n")
+        assert f"\nfoldlog list{option}, view ID" in ran.out
+        assert len(ran.out.splitlines()) <= 24
+        wrong = foldlog("why", "tidewatch", "17", "--db", "none.db").err
+        assert "that of the demo is --db foldlog-demo.db" in wrong
+
+
+def test_without_a_command_what_needs_attention_is_shown_with_what_mends_it(foldlog, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    call = Action(tool="bash", call_id="x")
+    with foldlog_open("foldlog.db") as histories:
+        histories["open"].append([Message(source="user", content="go"), call])
+        histories["failed"].append([call, Observation(cause=0, content="no", call_id="x", is_error=True)])
+        histories["gone"].append(Message(source="user", content="go"))
+        histories.erase("gone", reason="asked to", complete=False)
+    found = foldlog("--json").document
+    assert {each["problem"]: each["command"] for each in found["attention"]} == {
+        "1 conversation ended with an error": "foldlog list --sort state",
+        "1 conversation ended with a call that has no result": "foldlog list --to-resume",
+        "the files may still hold bytes of what was erased": "foldlog store vacuum",
+    }
+    assert (found["conversations"], found["errors"]) == (2, 1)
+    assert "needs attention:\n  1 conversation ended with an error: foldlog list --sort state\n" in foldlog().out
+    for each in found["attention"]:
+        assert foldlog(*each["command"].split()[1:]).status == 0
+    assert all("bytes" not in each["problem"] for each in foldlog("--json").document["attention"])
+
+
+def test_without_a_command_transcripts_that_a_program_will_delete_are_shown(foldlog, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    foldlog_open("foldlog.db").close()
+    old = tmp_path / ".claude" / "projects" / "p" / "old.jsonl"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}\n")
+    os.utime(old, (time.time() - 29 * 86_400,) * 2)
+    [attention] = foldlog("--json").document["attention"]
+    assert attention["problem"].startswith("claude-code deletes 1 transcript within a week, and 1 of its 1 transcript")
+    assert attention["command"] == "foldlog import --from claude-code"
 
 
 @pytest.fixture

@@ -1,0 +1,136 @@
+"""``foldlog`` without a command: what is in the store, and what needs attention."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, existing_db, home_folder, store_name, use_store
+from foldlog._cli.stores import listed, open_existing
+from foldlog._documents import AttentionDocument, HomeDocument
+from foldlog._words.gist import count
+from foldlog.eventstore import Store
+from foldlog.eventstore.inside import as_url, parse_url
+
+_COUNTED = 10_000
+"""Conversations are counted up to this many: a screen must come at once."""
+_NEW = 20
+"""Conversations whose figures are counted for this screen; others wait for a list."""
+_RECENT = 5
+_TITLE = 60
+
+
+def show_overview(commands: Mapping[str, str]) -> None:
+    """Print what is in the store that commands use without ``--db``. Without one, print the first ``commands``, each
+    with the beginning of its help.
+    """
+    chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
+    db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)
+    if db is None:
+        terminal.answer(HomeDocument(db=None), lambda: _show_commands(commands, store_name(chosen)))
+        return
+    use_store(db)
+    with open_existing(db) as store:
+        document = _overview(db, store)
+    terminal.answer(document, lambda: _show(document))
+
+
+def _is_there(db: str) -> bool:
+    location = parse_url(as_url(db))
+    return location.scheme != "memory" and (location.scheme != "sqlite" or os.path.exists(location.path))
+
+
+def _overview(db: str, store: Store) -> HomeDocument:
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.stored import FiguresOfStore, document_of
+    from foldlog._figures.tables import Where
+
+    rows = list(islice(listed(store), _COUNTED))
+    figures, prices = FiguresOfStore(store), Prices()
+    uncounted = figures.refresh(_NEW)
+    totals, facets = figures.totals(), figures.facets(whats=("state",))
+    recent = figures.page(Where(companions=False), sort="activity", limit=_RECENT).rows
+    states = {facet.name: facet.conversations for facet in facets}
+    return HomeDocument(
+        db=db,
+        conversations=sum(row.erased_at is None for row in rows),
+        are_more=len(rows) == _COUNTED,
+        uncounted=uncounted,
+        events=sum(totals.events.values()),
+        errors=totals.errors,
+        recent=tuple(document_of(row, counted, prices) for row, counted in recent),
+        attention=(*_of_store(store, states, figures.needs_key()), *_of_programs(store)),
+    )
+
+
+def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[AttentionDocument]:
+    """Yield what is to be done about conversations and their store."""
+    if number := states.get("error", 0):
+        problem = f"{count(number, 'conversation')} ended with an error"
+        yield AttentionDocument(problem=problem, command=command("list", "--sort", "state"))
+    if number := states.get("open_call", 0):
+        problem = f"{count(number, 'conversation')} ended with a call that has no result"
+        yield AttentionDocument(problem=problem, command=command("list", "--to-resume"))
+    if locked:
+        yield AttentionDocument(problem=f"{count(locked, 'conversation')} cannot be read without a key")
+    unfinished = store.database.recorder.query(lambda reader: reader.unfinished())
+    if unfinished:
+        problem = f"{count(len(unfinished), 'operation')} was not completed"
+        yield AttentionDocument(problem=problem, command=command("store vacuum"))
+    if store.database.bytes_pending:
+        problem = "the files may still hold bytes of what was erased"
+        yield AttentionDocument(problem=problem, command=command("store vacuum"))
+
+
+def _of_programs(store: Store) -> Iterator[AttentionDocument]:
+    """Yield which transcripts of coding agents are not here, of those that will be deleted within a week."""
+    from foldlog._programs.programs import PROGRAMS, place_at
+
+    here = [program for program in PROGRAMS.values() if (home := place_at(program.home)) and home.is_dir()]
+    for program in here:
+        from foldlog._programs.doctor import look_at
+        from foldlog._programs.hook import FIRED
+
+        found = look_at(store, program, Path(home_folder(), FIRED))
+        if found.soon and found.not_here:
+            missing = f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')} are not here"
+            problem = f"{found.program} deletes {count(found.soon, 'transcript')} within a week, and {missing}"
+            yield AttentionDocument(problem=problem, command=command("import", "--from", found.format))
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _show_commands(commands: Mapping[str, str], db: str) -> None:
+    for name, described in commands.items():
+        terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
+    terminal.say("  foldlog --help  All commands")
+    terminal.say()
+    terminal.say(
+        f"There is no {db} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours.", wraps=True
+    )
+
+
+def _show(document: HomeDocument) -> None:
+    more = " or more" if document.are_more else ""
+    told = [f"{count(document.conversations, 'conversation')}{more}", count(document.events, "event")]
+    told.append("errors unknown" if document.errors is None else count(document.errors, "error"))
+    if document.uncounted:
+        told.append(f"{document.uncounted:,} not counted yet")
+    terminal.say(f"{store_name(document.db or '')}: {', '.join(told)}")
+    for row in document.recent:
+        at = (row.last_event_at or "").replace("T", " ", 1)[:16]
+        title = " ".join((row.title or "").split())[:_TITLE]
+        terminal.say(f"  {at:<16}  {terminal.typed_id(row.conversation)}  {title}".rstrip())
+    if document.attention:
+        terminal.say()
+        terminal.say("needs attention:")
+    for attention in document.attention:
+        remedy = f": {attention.command}" if attention.command else ""
+        terminal.say(f"  {attention.problem}{remedy}")
+    terminal.say()
+    terminal.say(f"{command('list')}, view ID, why ID EVENT, search WORDS, serve; all commands: foldlog --help")
