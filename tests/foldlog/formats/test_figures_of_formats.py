@@ -33,7 +33,13 @@ def row_of(store: Store, conversation: str) -> dict[str, Any]:
     ((_, one),) = figures.of([store.conversation(conversation, pending=True)])
     stats = figures.totals(only)
     spent = [
-        {"day": call.day, "model": call.model, "calls": call.calls, "cost": call.cost, **dict(sorted(call.usage.items()))}
+        {
+            "day": call.day,
+            "model": call.model,
+            "calls": call.calls,
+            "cost": call.cost,
+            **dict(sorted(call.usage.items())),
+        }
         for call in sorted(one.calls, key=repr)
     ]
     return {

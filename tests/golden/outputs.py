@@ -1,0 +1,158 @@
+"""What each command prints for a small history: ``tests/golden/outputs`` has a file for each command.
+
+python -m tests.golden.outputs      make them again
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+import foldlog
+from foldlog import Action, CondensationAction, Message, Observation
+from foldlog._cli import main
+from foldlog._cli.catalog import COMMANDS
+from foldlog._cli.hints import use_store
+from tests.cli_reference import _OF_THE_RUN
+
+OUTPUTS = Path(__file__).parent / "outputs"
+NAMES = [name for names in COMMANDS.values() for name in names]
+_NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
+_CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
+_OF_THE_MACHINE = re.compile(
+    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command = \").*(?=\")"
+)
+"""What depends on how foldlog was installed."""
+_LINES = {
+    "demo": "demo --db demo.db",
+    "import": "import chat.jsonl",
+    "list": "list --long",
+    "view": "view work",
+    "why": "why work 1",
+    "search": "search tests",
+    "serve": "serve --host 0.0.0.0 --no-token",
+    "log": "log work",
+    "show": "show work 1",
+    "diff": "diff work 4 8",
+    "stats": "stats work",
+    "compare": "compare work",
+    "report": "report work",
+    "fork": "fork work other --at 4",
+    "export": "export work --format openai-chat",
+    "attributes": "attributes work --set project=tides",
+    "append": 'append work "Thanks."',
+    "retract": "retract work --to 4",
+    "condense": "condense work --config window.toml --dry-run",
+    "setup": "setup codex --print",
+    "doctor": "doctor",
+    "mcp": "mcp --help",
+    "hook": "hook --help",
+    "secrets": "secrets --help",
+    "store backup": "store backup backup.db",
+    "store restore": "store restore earlier.db --yes",
+    "store copy": "store copy foldlog.db copy.db",
+    "store vacuum": "store vacuum",
+    "store verify": "store verify --views",
+    "store rekey": "store rekey",
+    "store erase": 'store erase work --reason "asked to" --yes',
+    "store redact": 'store redact work 1 --reason "asked to" --by ann --yes',
+    "store expire": "store expire --older-than 90d --dry-run",
+}
+
+
+def make_folder(folder: Path) -> None:
+    """Make a store with a small history, a backup of it, and a chat that can be imported."""
+    times = iter(_NOON + timedelta(minutes=minute) for minute in range(20))
+    events = [
+        lambda: Message(source="user", content="Why do the tests fail?", timestamp=next(times)),
+        lambda: Action(tool="bash", arguments={"command": "pytest"}, call_id="a", timestamp=next(times)),
+        lambda: Observation(
+            cause=1, content="1 failed", call_id="a", tool="bash", is_error=True, timestamp=next(times)
+        ),
+        lambda: Message(source="agent", content="The clock is read twice.", timestamp=next(times)),
+        lambda: Message(source="user", content="Please fix it.", timestamp=next(times)),
+        lambda: CondensationAction(
+            forgotten_event_ids=[1, 2], summary="A test failed.", summary_offset=1, timestamp=next(times)
+        ),
+        lambda: Action(tool="bash", arguments={"command": "git diff"}, call_id="b", timestamp=next(times)),
+        lambda: Observation(cause=6, content="+1 -2", call_id="b", tool="bash", timestamp=next(times)),
+    ]
+    with foldlog.open(folder / "foldlog.db") as histories:
+        for event in events:
+            histories["work"].append(event())
+        histories.maintenance.back_up(str(folder / "earlier.db"))
+    (folder / "window.toml").write_text('[condenser]\ntype = "conversation_window"\n')
+    (folder / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in _CHAT))
+
+
+def output_of(name: str, folder: Path) -> str:
+    """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its exit status."""
+    line = _LINES[name]
+    with tempfile.TemporaryDirectory() as made:
+        work = Path(made) / "work"
+        shutil.copytree(folder, work)
+        printed, status = _run(line, work)
+    for place in (work, folder, Path(made)):
+        printed = printed.replace(f"{place}{os.sep}", "")
+    text = _OF_THE_MACHINE.sub("…", _OF_THE_RUN.sub("…", printed))
+    lines = [shown.rstrip() for shown in text.strip("\n").splitlines()]
+    return "\n".join([f"$ foldlog {line}", *lines, f"exit status {status}", ""])
+
+
+def _run(line: str, folder: Path) -> tuple[str, int]:
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    home = {
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PATH": os.environ["PATH"],
+    }
+    status = 0
+    with ExitStack() as stack:
+        stack.enter_context(chdir(folder))
+        stack.enter_context(patch.dict(os.environ, home, clear=True))
+        stack.enter_context(patch.object(sys, "argv", ["foldlog", *shlex.split(line)]))
+        stack.enter_context(_as_installed_alone())
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(out))
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    use_store(None)
+    out.seek(0)
+    return out.read(), status
+
+
+@contextmanager
+def _as_installed_alone() -> Iterator[None]:
+    """Estimate tokens, as where litellm is not installed, and find foldlog where commands are."""
+    with ExitStack() as stack:
+        for module in ("compare", "condense"):
+            stack.enter_context(patch(f"foldlog._cli.commands.{module}.counter_beside", lambda model: None))
+        stack.enter_context(patch("shutil.which", lambda name, **_: f"/usr/bin/{name}"))
+        yield
+
+
+def file_of(name: str) -> Path:
+    """Return the file with what a command prints."""
+    return OUTPUTS / f"{name.replace(' ', '-')}.txt"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as base:
+        make_folder(Path(base))
+        for command in NAMES:
+            file_of(command).write_text(output_of(command, Path(base)), encoding="utf-8")
