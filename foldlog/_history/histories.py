@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._archive import makes_events
-from foldlog._history.history import History, described, unknown_name
+from foldlog._history.history import History, described
 from foldlog._observed import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -352,11 +352,6 @@ class Histories:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
-
-        def __getattr__(self, name: str) -> object:
-            raise unknown_name(self, name)
 
     def __repr__(self) -> str:
         return f"<Histories in {self.store.path or type(self.store.database.recorder).__name__}>"

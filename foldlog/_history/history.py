@@ -930,11 +930,6 @@ class History:
     def __repr__(self) -> str:
         return f"<History {self.id!r}>"
 
-    if not TYPE_CHECKING:  # a type checker takes this method for a promise that every name exists
-
-        def __getattr__(self, name: str) -> object:
-            raise unknown_name(self, name)
-
 
 def _table(history: History) -> Table:
     """Return the View of a history as a table, or why it cannot be read."""
@@ -994,14 +989,6 @@ def _answering(events: Sequence[Event], asked_at: int, version: int | None) -> l
             noted[place] = structs.replace(event, meta={**event.meta, SHOWN: asked_at})
         said = event if begins_reply(event) else said
     return noted
-
-
-def unknown_name(face: object, name: str) -> AttributeError:
-    """Return the error for a name that a face does not have; for a word of other tools it names ours."""
-    from foldlog._words.theirs import OURS
-
-    ours = f"; foldlog says {OURS[name].method}" if name in OURS else ""
-    return AttributeError(f"{type(face).__name__!r} object has no attribute {name!r}{ours}", name=name, obj=face)
 
 
 def described(value: object) -> str:

@@ -7,5 +7,4 @@ times        when events happened
 texts        all words of an event, for full-text indexes
 tables       histories, Views and answers as tables, in notebooks
 safe_text    text and JSON that steer no terminal
-theirs       words of other tools, and ours for them
 """

@@ -132,14 +132,6 @@ def test_histories_are_counted_and_always_true(histories):
     assert " object at 0x" not in f"{histories!r} {histories['b']!r} {histories.maintenance!r}"
 
 
-def test_a_word_of_other_tools_leads_to_ours(histories):
-    words = {"delete": "histories.erase", "rewind": "history.retract", "messages": "history.prepare().to_messages"}
-    for word, ours in words.items():
-        with pytest.raises(AttributeError, match=f"no attribute '{word}'; foldlog says {re.escape(ours)}$"):
-            getattr(histories if ours.startswith("histories") else histories["c1"], word)
-    assert not hasattr(histories["c1"], "nothing")
-
-
 # -- export: the conversation as it stands, and the View ---------------------------------------------------------------
 
 
