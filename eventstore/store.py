@@ -239,7 +239,7 @@ class Store:
         database, own_id = self.database, summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
         def read(reader: Reader) -> list[str]:
-            found = find_existing(database, reader, conversation)
+            found = find_existing(database, reader, conversation, pending=True)
             return [fork.id for fork, _ in forks_that_share(database, reader, found.key, [own_id])]
 
         return self._recorder.query(read)

@@ -106,5 +106,8 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 def forked_from(store: Store, conversation: str) -> list[str]:
     """Return the conversations that a fork was begun from: their companions may hold what is in it."""
     with suppress(EventStoreError):  # it is erased, or its key is not given
+        row = store.conversation(conversation, pending=True)
+        if row.pending and not row.version:  # an import that was not used
+            return []
         return [origin.parent for origin in store.query(conversation, ReadTransaction.origins)]
     return []

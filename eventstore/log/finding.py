@@ -49,9 +49,11 @@ def read_existing(database: Database, conversation: str, work: Callable[[ReadTra
     return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
 
 
-def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:
-    """Return a conversation, as ``find_begun`` does. Raises ``ConversationNotFound`` where there is none."""
-    found = find_begun(database, reader, conversation)
+def find_existing(database: Database, reader: Reader, conversation: str, *, pending: bool = False) -> Conversation:
+    """Return a conversation, as ``find_begun`` does; if it may be ``pending``, no events are made of its records.
+    Raises ``ConversationNotFound`` where there is none.
+    """
+    found = begun(database.find(reader, conversation, pending=pending))
     if found is None:
         raise ConversationNotFound(conversation)
     return found

@@ -304,6 +304,13 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
     return SourceBytes(source.format, raw(store, conversation), source.records, appended, redacted)
 
 
+def unread_in(store: Store, conversation: str) -> list[int]:
+    """Return the number of records before each part of a conversation's source that could not be read."""
+    database = store.database
+    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    return [] if source is None else [*about(source).get("unread", ())]
+
+
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
     """Yield what is stored of each record of a conversation's source, those without events too. Cost: the records."""
     database = store.database

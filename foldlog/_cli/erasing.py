@@ -121,7 +121,8 @@ def _problem(error: EventStoreError) -> str:
 def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
     if row.erased_at is None:
-        return f"{name}: {count(row.version, 'event')}, the last at {row.updated_at.isoformat()}"
+        unused = f", {count(row.pending, 'record')} that no event was made of" if row.pending else ""
+        return f"{name}: {count(row.version, 'event')}{unused}, the last at {row.updated_at.isoformat()}"
     return f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
 
 

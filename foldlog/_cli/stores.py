@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from foldlog._archive import makes_events
@@ -124,19 +125,29 @@ def resolved(store: Store, given: str) -> str:
 
 def _noted(store: Store, conversation: str) -> str:
     """Return the id. Note which records of its source the conversation lacks."""
-    from foldlog._formats.record import INCOMPLETE
-
     with suppress(EventStoreError):  # the command itself says why it cannot be read
-        attributes = store.query(conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
-        if mark := attributes.get(INCOMPLETE):
+        if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
     return conversation
+
+
+def _mark_of(store: Store, conversation: str) -> Any:
+    """Return the mark of a conversation that is incomplete. To name one makes no events of its records."""
+    from foldlog._archive.stored import unread_in
+    from foldlog._formats.record import INCOMPLETE
+    from foldlog._formats.tips import lacking
+
+    if store.conversation(conversation, pending=True).pending:
+        unread = unread_in(store, conversation)
+        return lacking(len(unread), "record", unread[0]) if unread else None
+    attributes = store.query(conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
+    return attributes.get(INCOMPLETE)
 
 
 def whole(store: Store, given: str) -> str:
     """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
     try:
-        return store.conversation(given).id
+        return store.conversation(given, pending=True).id
     except ConversationNotFound:
         raise Refused(_not_there(store, given)) from None
 
@@ -164,7 +175,8 @@ def chosen(
     if conversations:
         named = [(find or resolved)(store, name) for name in conversations]
         for name in named:
-            store.events(name, stop=0)
+            if store.conversation(name, pending=True).erased_at is not None:
+                store.events(name, stop=0)  # it says so
         yield from dict.fromkeys(named)
     else:
         yield from (row.id for row in listed(store) if row.erased_at is None)

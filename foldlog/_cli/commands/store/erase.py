@@ -68,7 +68,7 @@ def selected(store: Store, conversations: Sequence[str] | None, where: Sequence[
             "name the conversations: ID or --where NAME=VALUE; 'foldlog store expire --older-than TIME' erases by age"
         )
     names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
-    rows = [store.conversation(name) for name in names]
+    rows = [store.conversation(name, pending=True) for name in names]
     if where:
         found = conversations_with(store, pairs(list(where)), None)
         rows += [row for row in found if row.id not in names]
