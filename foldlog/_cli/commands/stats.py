@@ -44,7 +44,8 @@ def run(
 
     For one conversation, draw the size of its View. Days are in UTC, or without a zone.
     A total is the sum of what is known, and says of how many conversations a figure is not known. A reply
-    counts once, by its ids; a fork counts what it did itself. Where a call tells no cost, the price of its
+    counts once, by its ids; a fork counts what it did itself. Of an import that was not used yet, records are counted
+    as events, and what its condensations forgot and saved is not known. Where a call tells no cost, the price of its
     tokens stands for it (≈).
 
     Example: foldlog stats --by model --since 7d
