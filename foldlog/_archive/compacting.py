@@ -34,13 +34,14 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """The note of a source: ``at`` is empty once it is over. ``ends`` are the compactions and replies
+    """The note of a source: ``at`` is empty once it is over. ``compactions`` and ``replies`` are those
     that its records had by then: one more ends it. ``shown`` is how many shown events they had, and
     ``since`` how many at the compaction before.
     """
 
     at: str = ""
-    ends: int = 0
+    compactions: int = 0
+    replies: int = 0
     shown: int = 0
     since: int = 0
 
@@ -59,7 +60,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
         told = about(source)
         before, now = _note_in(told), _counted(skeleton(source.sums))
         now.at, now.since = datetime.now(UTC).isoformat(timespec="seconds"), before.shown
-        if before.at and before.ends == now.ends:
+        if before.at and not _is_over(before, now):
             now.at, now.since = before.at, before.since
         else:
             sources.put(source._replace(about=msgspec.json.encode({**told, _KEY: now})))
@@ -84,9 +85,16 @@ def still_compacting(told: Mapping[str, Any], skeleton: Skeleton | DecodedRecord
     note = _note_in(told)
     if _KEY not in told or isinstance(skeleton, DecodedRecords):
         return {}
-    if _counted(skeleton).ends > note.ends:
+    now = _counted(skeleton)
+    if note.at and now.compactions == note.compactions and _is_over(note, now):
+        note.shown = note.since  # it did not come: nothing left
+    if _is_over(note, now):
         note.at = ""
     return {_KEY: note}
+
+
+def _is_over(note: _Note, now: _Note) -> bool:
+    return now.compactions > note.compactions or now.replies > note.replies
 
 
 def _note_in(told: Mapping[str, Any]) -> _Note:
@@ -95,5 +103,6 @@ def _note_in(told: Mapping[str, Any]) -> _Note:
 
 def _counted(skeleton: Skeleton) -> _Note:
     state = skeleton.state
-    ends = state.compactions + sum(state.kinds.get(kind, 0) for kind in ("agent", "action"))
-    return _Note(ends=ends, shown=sum(state.kinds.get(kind, 0) for kind in _SHOWN))
+    replies = state.kinds.get("agent", 0) + state.kinds.get("action", 0)
+    shown = sum(state.kinds.get(kind, 0) for kind in _SHOWN)
+    return _Note(compactions=state.compactions, replies=replies, shown=shown)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
@@ -36,7 +37,8 @@ def answer(db: str) -> None:
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 
-        terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
+        with suppress(OSError, AttributeError):  # stderr is on a full disk, or closed: nobody can be told
+            terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
     try:
         sys.stdout.write(f"{json.dumps(told)}\n")
         sys.stdout.flush()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +20,8 @@ from foldlog.eventstore import EventStoreError, Store
 
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
+_IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
+"""An id that can name a file: it leads to no other folder, and is no pattern."""
 
 
 class Unclear(EventStoreError):
@@ -57,6 +61,9 @@ class Asking:
 
     def _named(self, given: str) -> str:
         names = [*islice(ids_meant(self._store, given), _CHOICES)]
+        if not names and self._may_import and self._environ.get(_SESSION):  # /clear began it, and no hook told yet
+            self._import(self._transcripts(given))
+            names = [*ids_meant(self._store, given)]
         if len(names) != 1:
             raise Unclear(f"the id {given[:80]!r} is not that of one conversation", names)
         return names[0]
@@ -70,22 +77,30 @@ class Asking:
         session = self._environ.get(_SESSION)
         if not session:
             raise self._unclear("this program does not say which session asks")
-        home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
         imported = map(Path, source_files(self._store, [session]).get(session, ()))
-        files = filter(Path.is_file, (*imported, *home.glob(f"projects/*/{session}.jsonl")))
+        files = filter(Path.is_file, (*imported, *self._transcripts(session)))
         file = max(files, key=_written_at, default=None)
         if file is None:
             raise self._unclear(f"session {session} has no transcript yet")
-        sessions = (path for path in file.parent.glob("*.jsonl") if not path.name.startswith("agent-"))
-        if max(sessions, key=_written_at) != file:
-            raise self._unclear(f"another session was written after {session}, and may be the one that asks")
-        for outcome in Import(self._store, [file]) if self._may_import else ():
-            if not isinstance(outcome, Failed):
-                return outcome.conversation
-        return self._named(session)
+        others = (path for path in file.parent.glob("*.jsonl") if path != file and not path.name.startswith("agent-"))
+        later = [path for path in others if _written_at(path) >= _written_at(file)]
+        if later:
+            problem = f"another session was written after {session}, and may be the one that asks"
+            raise self._unclear(problem, self._import([file, *nlargest(_CHOICES - 1, later, key=_written_at)]))
+        return next(iter(self._import([file])), None) or self._named(session)
 
-    def _unclear(self, problem: str) -> Unclear:
-        return Unclear(problem, self._folder and in_folder(places(self._store), self._folder))
+    def _transcripts(self, session: str) -> list[Path]:
+        """Return the transcripts of a session of Claude Code."""
+        home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
+        return [*home.glob(f"projects/*/{session}.jsonl")] if _IS_NAME.fullmatch(session) else []
+
+    def _import(self, files: Sequence[Path]) -> list[str]:
+        """Import transcripts, and return the conversations that they are."""
+        outcomes = Import(self._store, files) if self._may_import else ()
+        return [outcome.conversation for outcome in outcomes if not isinstance(outcome, Failed)]
+
+    def _unclear(self, problem: str, choices: Collection[str] = ()) -> Unclear:
+        return Unclear(problem, choices or (self._folder and in_folder(places(self._store), self._folder)))
 
 
 def _written_at(path: Path) -> int:

@@ -129,6 +129,19 @@ def test_a_note_of_a_compaction_goes_with_the_next_reply_where_none_comes(histor
     assert answers(histories).why("fine", "s1").startswith("NOTE: a compaction began at ")
 
 
+def test_the_events_that_left_are_counted_since_the_last_compaction_that_came(histories, session):
+    session.user("begin").reply("fine")
+    answer_hook(histories.store, session.hook("PreCompact"))
+    session.reply("written late")
+    answer_hook(histories.store, session.hook("Stop"))
+    assert "about 3 events" in json.dumps(compact(histories, session))
+    session.user("it was given up").reply("yes")
+    answer_hook(histories.store, session.hook("Stop"))
+    assert "about 5 events" in json.dumps(compact(histories, session))
+    session.boundary("nothing").user("more").reply("yes")
+    assert "about 2 events" in json.dumps(compact(histories, session))
+
+
 def test_why_words_on_the_command_line_reads_the_transcript_again(histories, session, foldlog, tmp_path):
     session.user("begin").reply(f"The word is {WORD}.")
     compact(histories, session)
@@ -202,11 +215,27 @@ def test_the_session_that_was_cleared_is_not_asked_about(histories, tmp_path):
     after = in_folder_of_claude(tmp_path, "after")
     told = tools.why("yes")
     assert told.startswith(f"another session was written after before, and may be the one that asks. {ASKING}")
-    os.utime(after.path, ns=(2, 2))
+    assert {line.split()[1] for line in told.splitlines()[1:]} == {"before:", "after:"}, "no hook told of it yet"
+    os.utime(after.path, ns=(1, 1))
+    assert tools.why("yes").startswith("another session was written after before"), "a clock that stands"
+    os.utime(after.path, ns=(0, 0))
     before.user("resumed")
     assert tools.why("resumed").startswith("conversation before at version 3"), "it was resumed"
     in_folder_of_claude(tmp_path, "agent-1")
     assert tools.why("resumed").startswith("conversation before at version 3"), "that of a sub-agent"
+
+
+def test_a_session_that_no_hook_told_of_is_found_by_its_id(histories, tmp_path):
+    environ = {"CLAUDE_CODE_SESSION_ID": "before", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
+    in_folder_of_claude(tmp_path, "before")
+    in_folder_of_claude(tmp_path, "after")
+    in_folder_of_claude(tmp_path / "home", "elsewhere")
+    for name in ("*", "p/after", "../../home/projects/p/elsewhere", "after.jsonl"):
+        assert answers(histories, environ).why("yes", name).startswith(f"the id '{name}' is not that of one")
+        told = answers(histories, {**environ, "CLAUDE_CODE_SESSION_ID": name}).dropped()
+        assert told.startswith(f"session {name} has no transcript yet")
+    assert answers(histories, {}).why("yes", "after").startswith("the id 'after' is not"), "as of 'foldlog serve'"
+    assert answers(histories, environ).why("yes", "after").startswith("conversation after at version 2")
 
 
 @pytest.mark.parametrize("about", ["x" * 20_000, "9" * 5_000, "--5", "\u00b2", "\x00", "\u6c49" * 3_000])
@@ -394,6 +423,12 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("ends", [">/dev/full", ">&-"])
 def test_a_hook_whose_answer_cannot_be_written_ends_with_0(ends, tmp_path):
     command = f"echo '{{}}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
+    assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("ends", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_a_hook_that_cannot_say_what_went_wrong_ends_with_0(ends, tmp_path):
+    command = f"echo '{{' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
 
 
