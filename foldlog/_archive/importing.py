@@ -236,15 +236,30 @@ class Import:
     # -- files that are as they were ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return a file that is as it was when it was imported last; a log whose first lines tell what it is; None for
-        what has to be looked into. Cost: the status of the file, and of a log its beginning.
+        """Return a file that is as it was when it was imported last; a log whose first lines tell what it is, or that
+        goes on behind what was imported; None for what has to be looked into. Cost: the status of the file, and of a
+        log its beginning, or all that was imported.
         """
         if not self._reads_all and self.is_here(path):
             return Unchanged(path)
-        format = of_lines(path) if self._options[0] == AUTO else None
+        format = (of_lines(path) or self._recorded(path)) if self._options[0] == AUTO else None
         if format is None:
             return None
         return Found(Names(root, path).of({}), format, path, JsonLines(path))
+
+    def _recorded(self, path: Path) -> Format | None:
+        """Return the format of a log as its last import recorded it, if the log still begins with what was taken then.
+        Lines that its program added later may be of no format: they do not decide anew.
+        """
+        known = self._known(self._place(path, 0))
+        if not known or not known[-1].taken:
+            return None
+        reading = LineReading(path)
+        if not reading.begins_with(known[-1].taken, known[-1].digest, known[-1].records):
+            return None
+        database, key = self._store.database, known[-1].conversation
+        source = database.recorder.query(lambda reader: Sources(database, reader).of_key(key))
+        return None if source is None else format_named(source.format)
 
     def _unchanged(self, path: Path) -> Iterator[Imported]:
         for number in count():

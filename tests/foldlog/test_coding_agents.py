@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as library
+from foldlog._archive.importing import Import
 from foldlog._cli import quick_hook
 from foldlog._cli.quick_hook import answer, is_hook
 from foldlog._programs.answers import TOKENS_MAX, Answers
@@ -164,6 +165,16 @@ def test_the_hook_tells_the_model_what_it_can_ask(histories, session):
         assert answer_hook(histories.store, session.hook(event)) == {}
     session.user("more").reply("yes")
     assert "about 2 events" in json.dumps(compact(histories, session)), "those since the last compaction"
+
+
+def test_a_known_transcript_keeps_its_format_whatever_lines_its_program_adds(histories, session):
+    session.user("begin").reply("fine")
+    for number in range(6):
+        answer_hook(histories.store, session.add("ai-title", aiTitle=f"title {number}").hook("Stop"))
+    assert histories["s1"].attributes()["title"] == "title 5"
+    other = [{"role": "user", "content": "begin"}, {"role": "assistant", "content": "fine"}]
+    session.path.write_text("".join(f"{json.dumps(line)}\n" for line in other))
+    assert [outcome.format for outcome in Import(histories.store, [session.path])] == ["openai-chat"], "another file"
 
 
 ASKING = "Give the id of your conversation, if it is one of these:"
