@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.adapters import closed, stored_bytes, timed
+import foldlog
+from benchmarks.adapters import closed, item, stored_bytes, timed
 
 ROOT = Path(__file__).parents[1]
 ITEMS, PER_TURN, TURNS, OPENINGS = 400, 4, 40, 15
@@ -109,6 +112,40 @@ def measured(name: str) -> list[Figures]:
     return [Figures(*each) for each in map(json.loads, lines)]
 
 
+def limits() -> str:
+    """Return the sentence that says what the same bytes cost without an adapter: no adapter can be quicker."""
+    batches = [[json.dumps(item(PER_TURN * n + place)) for place in range(PER_TURN)] for n in range(10 * TURNS)]
+    with tempfile.TemporaryDirectory() as folder:
+        connection = sqlite3.connect(f"{folder}/theirs.db", isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE items (n INTEGER PRIMARY KEY, body TEXT)")
+        histories = foldlog.open(f"{folder}/ours.db")
+
+        def insert(texts: list[str]) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO items (body) VALUES (?)", [(text,) for text in texts])
+            connection.execute("COMMIT")
+
+        def append(texts: list[str]) -> None:
+            histories["c"].append([foldlog.Message(source="user", content=text) for text in texts])
+
+        took = [statistics.median(cpu_ms(partial(work, texts)) for texts in batches) for work in (insert, append)]
+        connection.close()
+        histories.close()
+    return (
+        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes {took[0]:.2f} ms, and one "
+        f"`history.append` of {PER_TURN} events {took[1]:.2f} ms."
+    )
+
+
+def cpu_ms(work: Callable[[], object]) -> float:
+    """Return the CPU time of a call."""
+    begun = time.process_time()
+    work()
+    return 1_000 * (time.process_time() - begun)
+
+
 def main(publish: bool) -> None:
     """Print the figures of all adapters; with ``publish`` write them into docs/internals/PEERS.md."""
     rows = [
@@ -120,6 +157,8 @@ def main(publish: bool) -> None:
         for figures in measured(name):
             rows.append(figures.row())
             print(rows[-1], flush=True)
+    rows += ("", limits())
+    print("\n".join(rows[-2:]))
     if publish:
         text = PAGE.read_text()
         pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)

@@ -239,14 +239,18 @@ class HistoryRecords:
 
     def records(self, last: int | None = None) -> Iterator[Any]:
         """Yield the records, or only the last ones. Memory: a megabyte of blocks."""
+        # One by one: many new objects at once make Python look for garbage (``benchmarks.adapters``).
+        return map(parse, self.texts(last))
+
+    def texts(self, last: int | None = None) -> Iterator[bytes]:
+        """Yield the same records as they are stored: JSON."""
         spans = self.spans if last is None else self.spans[max(len(self.spans) - last, 0) :]
         if not spans or self._source is None:
             return
         place = 0
         for block in blocks_of(self._database, self._source, spans[0].number):
             while place < len(spans) and spans[place].number < block.stop:
-                # One by one: many new objects at once make Python look for garbage (``benchmarks.adapters``).
-                yield parse(block.record(spans[place].number))
+                yield block.record(spans[place].number)
                 place += 1
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:

@@ -26,6 +26,7 @@ from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
 from foldlog._archive.stored import HistoryRecords, Records
+from foldlog._formats.json_text import parse_stored
 from foldlog._formats.places import is_of, place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history.runtimes import CURRENT, RuntimeCall
@@ -492,6 +493,14 @@ def from_plain(plain: Any) -> Any:
         if key in _MARKED:
             return _MARKED[key](inside)
     return {key: from_plain(each) if type(each) in _HOLDERS else each for key, each in plain.items()}
+
+
+def value_in(text: bytes) -> Any:
+    """Return the value that was given to ``to_plain``, of its stored text. Few texts have marks, and a search for their
+    first bytes takes less time than a look at each value.
+    """
+    value = parse_stored(text)
+    return from_plain(value) if b'{"$' in text else value
 
 
 _HOLDERS = (dict, list)

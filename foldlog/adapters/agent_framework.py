@@ -44,6 +44,7 @@ from foldlog.adapters._shared import (
     shown_records,
     to_its_end,
     to_plain,
+    value_in,
 )
 from foldlog.eventstore import (
     NOT_RECORDED,
@@ -138,7 +139,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
-        records = whole.records() if run is None else _in_order(whole.records(), run)
+        there = map(value_in, whole.texts())
+        records = there if run is None else _in_order(there, run)
         spans = (range(span.start, span.stop) for span in whole.spans)
         messages = [_message(record, ids) for record, ids in zip(records, spans, strict=False)]
         if len(messages) < len(whole.spans):
@@ -366,12 +368,12 @@ def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)
         ids = [event.id for event in events]
         there = records if record is None else [record]  # what stays of a redacted message may say nothing
-        messages += (_message(each, ids) for each in there)
+        messages += (_message(from_plain(each), ids) for each in there)
     return messages
 
 
 def _message(record: Any, ids: Iterable[int]) -> Message:
-    message = Message.from_dict(from_plain(record))
+    message = Message.from_dict(record)
     message.raw_representation = _Ids(ids)
     return message
 
