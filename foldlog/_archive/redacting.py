@@ -190,7 +190,8 @@ def imported_at(store: Store) -> dict[str, datetime]:
     """
 
     def read(reader: Reader) -> dict[str, datetime]:
-        told = ((name, msgspec.json.decode(stored)) for name, _, stored in Sources(store.database, reader).abouts())
+        abouts = Sources(store.database, reader).abouts()
+        told = ((name, msgspec.json.decode(stored)) for name, _, stored in abouts if stored)  # a runtime's are empty
         return {name: from_microseconds(each[IMPORTED_AT]) for name, each in told if IMPORTED_AT in each}
 
     return store.database.recorder.query(read)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from foldlog import Histories
@@ -78,3 +80,9 @@ def test_records_before_an_event_come_newest_first(history):
 @pytest.mark.parametrize("value", [{"a": [(1, {"$x": 2}), b"\x00"], "b": {"c": None}}, [], {"$y": 1}, float("nan")])
 def test_values_with_types_that_json_lacks_come_back(value):
     assert repr(from_plain(to_plain(value))) == repr(value)
+
+
+def test_what_a_runtime_recorded_expires_by_its_last_event(history, histories):
+    assert not histories.maintenance.expire(timedelta(hours=1)).conversations
+    assert histories.maintenance.expire(timedelta(0)).conversations
+    assert "s" not in histories
