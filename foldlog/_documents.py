@@ -174,6 +174,51 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     import_command: str
 
 
+class FacetDocument(Document, frozen=True):
+    """How many of the chosen conversations have a name in their figures: a state, a program, a tool with errors, a
+    model, or an attribute with its value. ``number`` is the sum of what is counted under it.
+    """
+
+    what: str
+    name: str
+    conversations: int
+    number: int
+
+
+class DayDocument(Document, frozen=True):
+    """The chosen conversations whose last activity was on a day, their errors, and how many ended with one."""
+
+    day: str
+    conversations: int
+    errors: int
+    ended_with_error: int
+
+
+class ChosenDocument(Document, frozen=True, kw_only=True):
+    """Sums over the chosen conversations. ``without_usage`` and ``without_cost``: see ``StatsDocument``."""
+
+    conversations: int
+    ended_with_error: int
+    with_errors: int
+    spent: SpentDocument
+    without_usage: int
+    without_cost: int
+
+
+class OverviewDocument(Document, frozen=True, kw_only=True):
+    """``/api/overview``: what the search line ``q`` chooses of ``conversations``, of which ``counted`` have figures.
+    ``spent`` is by all calls of models, in all of them.
+    """
+
+    conversations: int
+    counted: int
+    spent: SpentDocument
+    chosen: ChosenDocument
+    facets: tuple[FacetDocument, ...]
+    days: tuple[DayDocument, ...]
+    import_command: str
+
+
 class GistsDocument(Document, frozen=True, kw_only=True):
     """``/api/gists``: an event in a line, from the event ``start`` on."""
 
@@ -369,6 +414,54 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
     terms: tuple[DroppedTermDocument, ...]
 
 
+class NeededDocument(Document, frozen=True, kw_only=True):
+    """What the agent needed again of what a condensation dropped: ``events`` with ``tokens`` left the View, and with
+    them ``dropped`` terms that no shown event had then. ``terms`` are those that the agent wrote again, in that order.
+    """
+
+    condensation: int
+    events: int
+    tokens: int
+    dropped: int
+    terms: tuple[DroppedTermDocument, ...]
+
+
+class NeededListDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/dropped``: of each of the newest 50 condensations what was needed again, oldest first."""
+
+    condensations: tuple[NeededDocument, ...]
+
+
+class NoteDocument(Document, frozen=True, kw_only=True):
+    """A note of a reader of the page, beside an event, or beside the conversation where ``event`` is None. One without
+    a text is a bookmark.
+    """
+
+    event: int | None
+    text: str
+    at: str
+
+
+class NotesDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/notes``: in the order of events."""
+
+    notes: tuple[NoteDocument, ...]
+
+
+class EventsDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/events``: events in full from ``start`` on, fewer than were asked for where they are long."""
+
+    start: int
+    events: tuple[dict[str, Any], ...]
+
+
+class ProgressDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/progress``: how many events of a conversation are read for its page."""
+
+    done: int
+    total: int
+
+
 class FactDocument(Document, frozen=True, kw_only=True):
     """Whether words are known, that is in an event or a summary that a model is sent. See ``foldlog.Fact``."""
 
@@ -518,7 +611,7 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class RunsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER`` and ``/api/runs``: two conversations that share no past. The first ``same_first``
+    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations that share no past. The first ``same_first``
     requests and calls say the same, and ``same`` of all, in any order. Of ``redacted_first`` of the first ones nothing
     is known, since they are redacted.
     """

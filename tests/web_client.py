@@ -37,7 +37,14 @@ class Client:
     def get(self, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}) -> Answer:
         return self.send("GET", path, params, headers)
 
-    def send(self, method: str, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}) -> Answer:
+    def send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] = {},
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+    ) -> Answer:
         path, _, query = path.partition("?")
         given = {**self.headers, **headers}
         scope = {
@@ -54,11 +61,11 @@ class Client:
             "server": ("127.0.0.1", 8765),
             "client": ("127.0.0.1", 1),
         }
-        return asyncio.run(self._answered(scope))
+        return asyncio.run(self._answered(scope, body))
 
-    async def _answered(self, scope: dict[str, Any]) -> Answer:
+    async def _answered(self, scope: dict[str, Any], body: bytes) -> Answer:
         told: list[dict[str, Any]] = []
-        asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+        asked = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> dict[str, Any]:
             return next(asked, {"type": "http.disconnect"})

@@ -26,7 +26,6 @@ STYLES = {
     "action": "cyan",
     "observation": "default",
     "error": "red",
-    "damaged": "bold red",
     "environment": "dim",
     "annotation": "dim",
     "documents": "dim",
@@ -39,6 +38,7 @@ STYLES = {
 }
 """The style for rich of each label."""
 
+DAMAGED_STYLE = "bold red"
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
@@ -50,7 +50,7 @@ def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
 
 def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the begin of the line for an event that cannot be read."""
-    return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", STYLES[DAMAGED])
+    return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", DAMAGED_STYLE)
 
 
 def event_line(event: Event, width: int) -> str:

@@ -13,7 +13,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-MODULES = ("dom", "theme", "titles", "history", "sources", "chart", "detail", "list", "overview", "main")
+MODULES = (
+    *("dom", "theme", "titles", "history", "marks", "markdown", "sources", "chart", "detail", "list"),
+    *("transcript", "strip", "notes", "knew", "runs", "compare", "main"),
+)
 """The modules of the script, each after those that it imports."""
 
 _MODULE_WORDS = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE)

@@ -7,14 +7,14 @@ import re
 import tempfile
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from msgspec.structs import replace
 
-from foldlog._documents import HistoryDocument
+from foldlog._documents import HistoryDocument, NoteDocument
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
@@ -22,6 +22,7 @@ from foldlog._figures.stored import models_of
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document
+from foldlog._reports.needed_again import needed_again
 from foldlog._unreadable import logged
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
@@ -49,12 +50,14 @@ def write_report(
     limit: int | None = None,
     model: CountsTokens | None = None,
     prices: Prices | None = None,
+    notes: Sequence[NoteDocument] = (),
     progress: Progress = lambda done: None,
 ) -> int:
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
     ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
-    without one they are estimated. Costs that no call tells are by ``prices``, by default those of an installed table.
+    without one they are estimated. ``notes`` are shown beside the events. Costs that no call tells are by ``prices``,
+    by default those of an installed table.
 
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
     An event that cannot be read is shown as damaged. Raises ``ConversationNotFound``, ``OSError``, and
@@ -67,9 +70,10 @@ def write_report(
         models = models_of(store, conversation, prices or Prices())
         document = replace(fold.document(around_damage(store, row)), models=models)
         texts.seek(0)
+        beside = {"dropped": needed_again(store, conversation), "notes": notes}
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")
-            _write(file, document, fold.gists, texts)
+            _write(file, document, fold.gists, texts, beside)
             file.detach()  # written so far; the file is synced, then closed
     return path.stat().st_size
 
@@ -98,7 +102,9 @@ def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
 
 
-def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str]) -> None:
+def _write(
+    file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str], beside: Mapping[str, Any]
+) -> None:
     name = document.title or document.conversation
     style, script = assets.style(), assets.script()
     policy = (
@@ -115,6 +121,8 @@ def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO
     before, after = whole.split(_SPLIT)
     file.write(before)
     _write_data(file, "history", json_text(document))
+    for name, value in beside.items():
+        _write_data(file, name, json_text(value))
     for first in range(0, len(gists), _GISTS):
         _write_data(file, "gists", json_text(gists[first : first + _GISTS]), first)
     while part := texts.read(1 << 20):

@@ -78,6 +78,19 @@ def dropped_by(store: Store, views: Views, conversation: str, condensation: int 
 
 def dropped(action: CondensationAction, before: View, after: View, later: Iterable[Event]) -> Dropped:
     """Return what a condensation dropped: from the Views before and after it, and the events after it."""
+    gone, lost = lost_terms(before, after)
+    needed = _needed_again(set(lost), later)
+    return Dropped(
+        action,
+        gone,
+        sum(map(event_tokens, gone)),
+        None if action.summary is None else summary_event(action),
+        tuple(sorted(DroppedTerm(event, term, needed.get(term)) for term, event in lost.items())),
+    )
+
+
+def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
+    """Return the events that left a View, and the terms that left with them, each with its last event."""
     still_shown = {event.id for event in after}
     gone = tuple(event for event in before if event.id not in still_shown)
     last: dict[str, int] = {}
@@ -89,15 +102,7 @@ def dropped(action: CondensationAction, before: View, after: View, later: Iterab
             last.setdefault(term, event.id)
     shown = set().union(*map(event_terms, after))
     in_longer = "\n".join(sorted(shown))
-    lost = {term: event for term, event in last.items() if term not in shown and term not in in_longer}
-    needed = _needed_again(set(lost), later)
-    return Dropped(
-        action,
-        gone,
-        sum(map(event_tokens, gone)),
-        None if action.summary is None else summary_event(action),
-        tuple(sorted(DroppedTerm(event, term, needed.get(term)) for term, event in lost.items())),
-    )
+    return gone, {term: event for term, event in last.items() if term not in shown and term not in in_longer}
 
 
 def _needed_again(lost: set[str], later: Iterable[Event]) -> dict[str, int]:

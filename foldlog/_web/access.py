@@ -25,7 +25,8 @@ POLICY = (
 )
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
-"""The one path that takes POST: calls of tools, which only read."""
+_POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
+"""The paths that take another method: calls of tools, which only read, and notes, which are beside the events."""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -85,8 +86,10 @@ class Access:
         headers, path = request.headers, request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
             return (400, "this server is not known by that name; start it with --allow-host NAME")
-        if request.method not in ("GET", "HEAD") and not (path == _MCP and request.method in ("POST", "DELETE")):
-            return (405, "this server only reads: use GET")
+        if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
+            return (405, "this server only reads events: use GET")
+        if request.method == "POST" and path != _MCP and headers.get("content-type") != "application/json":
+            return (403, "a note is sent as application/json, which the form of another site cannot")
         if path.startswith(("/api/", _MCP)) and _is_of_another_page(headers):
             return (403, "a page of another site may not send requests to this server")
         if self._token is not None and path != "/healthz" and not self._has_token(request):

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from anyio import sleep, to_thread
@@ -25,6 +27,7 @@ from foldlog._search import hits_document, search
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
 from foldlog._web.metrics import metrics
+from foldlog._web.notes import Notes
 from foldlog._web.pages import Pages
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import (
@@ -84,6 +87,7 @@ def application(
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
+    notes = Notes(store)
 
     def searched(request: Request) -> documents.HitsDocument:
         words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
@@ -96,7 +100,17 @@ def application(
         await to_thread.run_sync(conversations.close)
 
     def listed(request: Request) -> documents.ServedPageDocument:
-        return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
+        sort, line = request.query_params.get("sort", "-recorded"), request.query_params.get("q", "")
+        return conversations.list(
+            _number(request, "start", 0),
+            _number(request, "limit", LIMIT_MAX),
+            sort=sort.removeprefix("-"),
+            reverse=sort.startswith("-"),
+            where=conversations.where(line),
+        )
+
+    def chosen(request: Request) -> documents.OverviewDocument:
+        return conversations.overview(request.query_params.get("q", ""), completed(_IMPORT)[1:-1])
 
     def measured(request: Request) -> Response:
         fleet = conversations.fleet("")
@@ -117,10 +131,16 @@ def application(
         Route("/healthz", partial(_healthz, check)),
         api("metrics", measured, "/metrics"),
         api("conversations", listed),
+        api("overview", chosen),
         api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
+        api("events", lambda request: _events(pages, request)),
+        api("dropped", lambda request: pages.dropped(_id(request))),
+        api("progress", lambda request: pages.progress(_id(request))),
+        Route("/api/notes", partial(_notes, check, notes), methods=["GET", "HEAD", "POST"]),
+        Route("/api/report", partial(_report, check, partial(_written, pages, notes))),
         api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         api("gists", lambda request: _gists(pages, request)),
-        api("runs", compared),
+        api("compare", compared),
         api("event", lambda request: _event(pages, request)),
         api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
         api("search", searched),
@@ -248,6 +268,47 @@ def _gists(pages: Pages, request: Request) -> documents.GistsDocument:
     start = _number(request, "start", 0)
     gists = pages.gists(_id(request), start, _number(request, "stop", start + 500))
     return documents.GistsDocument(start=start, gists=tuple(gists))
+
+
+def _events(pages: Pages, request: Request) -> documents.EventsDocument:
+    start = _number(request, "start", 0)
+    return pages.events(_id(request), start, _number(request, "stop", start + 50))
+
+
+async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
+    """Return a response that is made in a thread, or what is wrong."""
+
+    def checked() -> Response:
+        check()
+        return made()
+
+    try:
+        return await to_thread.run_sync(checked)
+    except EventStoreError as error:
+        return _refused(_problem(error), _status(error))
+    except ValueError as error:
+        return _refused(str(error), 400)
+
+
+async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
+    """Return the notes of a conversation; a POST changes one first."""
+    body = await request.body()
+    if request.method == "POST":
+        return await _answered(check, lambda: _json(notes.change(_id(request), body)))
+    return await _answered(check, lambda: _json(notes.of(_id(request))))
+
+
+async def _report(check: Callable[[], object], written: Callable[[str], bytes], request: Request) -> Response:
+    """Return the page of a conversation as one file."""
+    headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
+    return await _answered(check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers))
+
+
+def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "report.html"
+        pages.write_report(conversation, path, notes.of(conversation).notes)
+        return path.read_bytes()
 
 
 def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response:

@@ -6,13 +6,28 @@ Conversations that were never counted are counted by a thread, some at a time, w
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from contextlib import suppress
+from itertools import islice
 
-from foldlog._documents import ConversationDocument, FleetDocument, ReasonDocument, SavingsDocument, ServedPageDocument
+from foldlog._companions import ids_meant
+from foldlog._documents import (
+    ChosenDocument,
+    ConversationDocument,
+    DayDocument,
+    FacetDocument,
+    FleetDocument,
+    OverviewDocument,
+    ReasonDocument,
+    SavingsDocument,
+    ServedPageDocument,
+)
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import total_of
 from foldlog._figures.stored import FiguresOfStore, document_of
 from foldlog._figures.tables import Where
+from foldlog._search import search
+from foldlog._web.choosing import chosen_by
 from foldlog._web.metrics import size_of
 from foldlog.eventstore import EventStoreError, Store
 
@@ -20,6 +35,8 @@ LIMIT_MAX = 10_000
 """Conversations in one answer."""
 _AT_ONCE = 20
 """Conversations that are counted before an answer; the others follow in a thread."""
+_HITS_MAX = 1_000
+_SEARCH_S = 5.0
 LISTED = Where(companions=False)
 """The conversations of the list: without those that runtimes keep for themselves."""
 
@@ -33,6 +50,8 @@ class ServedConversations:
         self.figures = FiguresOfStore(store, prices=self._prices)
         self.complete = False
         """Whether each conversation was counted once: before, sums over all of them only grow."""
+        self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
+        """The words that were searched last, the state of the store then, and the conversations that have them."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -57,6 +76,46 @@ class ServedConversations:
             self._wanted.clear()
             with suppress(EventStoreError):  # the next answer names the problem
                 self.refresh()
+
+    def where(self, line: str) -> Where:
+        """Return which conversations a search line chooses. Raises ``InvalidArgument``."""
+        return chosen_by(line, self._having)
+
+    def _having(self, words: str) -> Collection[str]:
+        """Return the ids of conversations that contain all words, or whose id begins with them."""
+        version = self._store.database.data_version()
+        if self._searched[:2] != (words, version):
+            hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
+            ids = {hit.conversation for hit in hits} | set(islice(ids_meant(self._store, words), _HITS_MAX))
+            self._searched = words, version, frozenset(ids)
+        return self._searched[2]
+
+    def overview(self, line: str, import_command: str) -> OverviewDocument:
+        """Return the sums and facets of the conversations that a search line chooses, and their days, also those
+        outside of its span of time.
+        """
+        left, where = self.refresh(), self.where(line)
+        chosen = self.figures.totals(where)
+        everything = chosen if where == LISTED else self.figures.totals(LISTED)
+        states = {facet.name: facet.conversations for facet in self.figures.facets(where, ("state",))}
+        failing = self.figures.facets(where, ("errors",))
+        total = everything.conversations + self.figures.missing
+        return OverviewDocument(
+            conversations=total,
+            counted=total - left,
+            spent=everything.spent,
+            chosen=ChosenDocument(
+                conversations=chosen.conversations,
+                ended_with_error=states.get("error", 0),
+                with_errors=sum(facet.conversations for facet in failing),
+                spent=chosen.spent,
+                without_usage=chosen.without_usage,
+                without_cost=chosen.without_cost,
+            ),
+            facets=tuple(FacetDocument(*facet) for facet in self.figures.facets(where)),
+            days=tuple(DayDocument(*day) for day in self.figures.days(where._replace(since=None, until=None))),
+            import_command=import_command,
+        )
 
     def fleet(self, import_command: str) -> FleetDocument:
         """Return the figures over all conversations that are counted by now."""

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
+from foldlog._documents import (
+    Document,
+    EventsDocument,
+    FoundDocument,
+    HistoryDocument,
+    NeededListDocument,
+    NoteDocument,
+    ProgressDocument,
+    ShownDocument,
+)
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
 from foldlog._figures.stored import models_of
 from foldlog._formats.calls import Recent
-from foldlog._page.document import PageFold
+from foldlog._kept import KeptBeside
+from foldlog._page.document import GIST, PageFold
+from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document
+from foldlog._reports.needed_again import needed_again
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import logged
 from foldlog._values import texts_in
-from foldlog.eventstore import Store
+from foldlog._words.gist import gist
+from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
 """Characters of an excerpt: before each word that was found, after it, and after the last one."""
 _KEPT = 8
 _HITS_MAX = 1_000
+_EVENTS_MAX = 500
+_TEXT_MAX = 500_000
+"""Characters of events in one answer, after which it ends."""
+_TELL_EVERY = 1_000
+_LONG = 5_000
+"""From this number of events on, what a page takes long to make is kept beside the conversation."""
+_CODE = 1
+"""The version of what is kept."""
+
+D = TypeVar("D", bound=Document)
 
 
 class Pages:
@@ -42,26 +67,90 @@ class Pages:
         self._store, self._prices = store, prices or Prices()
         self._limit, self._model = limit, model
         self._lock = threading.Lock()
+        self._reached: dict[str, int] = {}
+        """The version up to which the fold of a conversation has come that is being made."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
         """Each with a lock for its use; without a fold before the first one, and while it is used."""
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
         """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises, except
-        for damaged events."""
-        with self._fold(conversation) as fold:
-            row = self._store.conversation(conversation)._replace(version=fold.version)
-            document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
+        for damaged events. Cost: the events, once; those that are new; where the page of a long conversation was opened
+        before at this version, that document.
+        """
+        row = self._store.conversation(conversation)
+        document = self._kept(row, "page", HistoryDocument) if since == 0 else None
+        if document is None:
+            with self._fold(conversation) as fold:
+                row = self._store.conversation(conversation)._replace(version=fold.version)
+                document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
+            if since == 0 and not fold.problems:
+                self._keep(row, "page", document)
         return replace(document, models=models_of(self._store, conversation, self._prices))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
-        """Return the lines of the events ``start`` to ``stop``."""
-        with self._fold(conversation) as fold:
-            return fold.gists[start:stop]
+        """Return the lines of the events ``start`` to ``stop``. Cost: these events."""
+        in_its_ids = in_own_ids(self._store, conversation)
+        return [
+            found.problem if isinstance(found, CorruptEvent) else gist(in_its_ids(found.event), GIST)
+            for found in logged(self._store, conversation, start, stop)
+        ]
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         """Return an event in full, or None where there is none with this id."""
         found = list(logged(self._store, conversation, event_id, event_id + 1)) if event_id >= 0 else []
         return ShownDocument(conversation=conversation, event=shown_document(found[0])) if found else None
+
+    def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
+        """Return the events ``start`` to ``stop`` in full, fewer where they are long; always one where there is one."""
+        documents: list[dict[str, Any]] = []
+        size = 0
+        for found in logged(self._store, conversation, start, min(stop, start + _EVENTS_MAX)):
+            document = shown_document(found)
+            documents.append(document)
+            size += sum(map(len, texts_in(document)))
+            if size > _TEXT_MAX:
+                break
+        return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
+
+    def dropped(self, conversation: str) -> NeededListDocument:
+        """Return what each condensation dropped that was needed again. Cost: see ``needed_again``; of a long
+        conversation once for each version.
+        """
+        row = self._store.conversation(conversation)
+        document = self._kept(row, "needed again", NeededListDocument)
+        if document is None:
+            found = needed_again(self._store, conversation)
+            document = NeededListDocument(conversation=conversation, condensations=tuple(found))
+            self._keep(row, "needed again", document)
+        return document
+
+    def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
+        """Return a document that was kept beside a long conversation at this version."""
+        if row.version < _LONG:
+            return None
+        document: D | None = self._beside(name).load([row], kind).get(row.id)
+        return document
+
+    def _keep(self, row: ConversationRow, name: str, document: Document) -> None:
+        if row.version >= _LONG:
+            kept = self._beside(name)
+            kept.keep(row, document)
+            kept.flush()
+
+    def _beside(self, name: str) -> KeptBeside:
+        of_model = "" if self._model is None else f" {self._model.model} {self._limit}"
+        return KeptBeside(self._store, f"{name}{of_model}", _CODE)
+
+    def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
+        """Write the page of a conversation into one file: see ``foldlog._page.report.write_report``."""
+        write_report(
+            self._store, conversation, path, limit=self._limit, model=self._model, prices=self._prices, notes=notes
+        )
+
+    def progress(self, conversation: str) -> ProgressDocument:
+        """Return how many events are read for the page that is being opened. Cost: a row."""
+        row = self._store.conversation(conversation, pending=True)
+        return ProgressDocument(conversation=conversation, done=self._reached.get(conversation, 0), total=row.version)
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
@@ -90,12 +179,22 @@ class Pages:
             if past != (fold.key, fold.redactions, fold.borders):
                 fold = self._begun(conversation)  # it holds content that was erased, or a parent's name
             try:
-                fold.take(logged(self._store, conversation, fold.version))
+                fold.take(self._followed(conversation, fold.version))
             except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
                 fold = self._begun(conversation)
-                fold.take(logged(self._store, conversation))
+                fold.take(self._followed(conversation, 0))
             folds.append(fold)
             yield fold
+
+    def _followed(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
+        """Yield the events from one on, and note how far they were read."""
+        try:
+            for number, found in enumerate(logged(self._store, conversation, start), start):
+                if number % _TELL_EVERY == 0:
+                    self._reached[conversation] = number
+                yield found
+        finally:
+            self._reached.pop(conversation, None)
 
     def _begun(self, conversation: str) -> PageFold:
         return PageFold(self._store, conversation, self._limit, self._model)

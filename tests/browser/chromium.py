@@ -29,6 +29,9 @@ _WITH_PIPES = (
 """A program that becomes another one, which reads its descriptor 3 and writes 4."""
 
 
+_TAB = "try { sessionStorage['foldlog-tab'] ??= '%s' } catch {}"
+
+
 class BrowserUnavailable(Exception):
     """There is no browser here."""
 
@@ -127,12 +130,17 @@ class Chromium:
         self._listeners.append(listener)
 
     @contextmanager
-    def new_page(self, width: int = 1440, height: int = 900, theme: str = "light") -> Iterator[Page]:
+    def new_page(
+        self, width: int = 1440, height: int = 900, theme: str = "light", tab: str = "memory"
+    ) -> Iterator[Page]:
+        """``tab``: what a page of a run shows first, where its address does not say."""
         context = self.send("Target.createBrowserContext")["browserContextId"]
         target = self.send("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
-            yield Page(self, session, width, height, theme)
+            page = Page(self, session, width, height, theme)
+            page.send("Page.addScriptToEvaluateOnNewDocument", source=_TAB % tab)
+            yield page
         finally:
             self.send("Target.disposeBrowserContext", browserContextId=context)
 

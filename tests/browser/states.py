@@ -158,8 +158,13 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         base = address.split("?")[0]
         home(page, address, 4)
         yield "conversations"
-        page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
-        yield "counting"
+        page.run(f"{V}.toggle('has', 'error')")
+        page.wait(f"{V}.total === 1")
+        yield "conversations-with-errors"
+        page.open(f"{base}?compare=sample&with=usual")
+        page.wait("document.querySelector('.steps-of')")
+        yield "compared-runs"
+        home(page, base, 4)
         page.search("pytest fails")
         page.wait("document.querySelector('.hit mark')")
         yield "conversations-search"
@@ -169,6 +174,15 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(f"{base}?id=another%20try")
         page.wait(f"{LINES}.length && !document.querySelector('.waiting')")
         yield "live"
+        page.open(f"{base}?id=sample#tab=transcript&v=134&e=133")
+        page.wait("document.querySelector('.block-of.chosen') && !document.querySelector('.block-of .waiting')")
+        yield "transcript-error"
+        page.ask(f"{V}.goToEvent(200)")
+        page.wait("!document.querySelector('.block-of .waiting')")
+        page.ask("document.querySelector('.cut details').open = true")
+        yield "transcript-cut"
+        page.run(f"{V}.find('pytest fails')")
+        yield "transcript-search"
         page.open(f"{base}?id=none")
         yield "error"
         page.open(f"{base}?id=usual")

@@ -10,8 +10,7 @@ import pytest
 
 from foldlog._web.pages import Pages
 from foldlog.eventstore import Action, CondensationAction, Message, Origin, open_store
-from tests.browser.server import serving
-from tests.browser.states import LINES, SIZES, V, find, home, sample
+from tests.browser.states import LINES, SIZES, V, find, sample
 from tests.page_samples import usual_history
 
 WRITTEN = """(() => {
@@ -54,7 +53,7 @@ def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(
     told = " ".join(texts)
     assert "1,260" in told
     assert not re.search(r"\b\d{4,}\b", re.sub(r"\d{4}-\d\d-\d\d", "", told)), told
-    assert "summarized in −1,302" in " ".join(page.text(".line.gap").split())
+    assert "summarized in S1,300" in " ".join(page.text(".line.gap").split())
     for words in ("1,220", "1220", "#1220"):
         find(page, words)
         assert page.ask(f"{V}.hits[0].id") == 1220
@@ -162,7 +161,7 @@ def test_a_page_that_cannot_be_shown_leads_on(page, serve, stored):
     assert "This store has no conversation 'none'" in page.text(".failure")
     assert "does not answer" not in page.text(".failure")
     assert page.text(".failure button") == "Try again"
-    page.click(".failure a", "All conversations")
+    page.click(".failure a", "All runs")
     page.wait("document.querySelector('a.row')")
     page.send("Network.setBlockedURLs", urls=["*/api/history*"])
     page.open(f"{home}?id=usual")
@@ -192,7 +191,7 @@ def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, re
     page.open(address)
     page.search("two one")
     page.wait("document.querySelector('.hit')")
-    assert "all of the words, in any order and form. “In quotes”: side by side." in page.text(".rule")
+    assert page.text(".hits h2").endswith("with all of the words")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -226,24 +225,3 @@ def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
             expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words)]
             find(page, words)
             assert page.ask(f"{V}.hits.map((one) => [one.id, one.snippet])") == expected, words
-
-
-@pytest.mark.parametrize("width", [1440, 1280, 1024, 800, 390])
-def test_no_figure_and_no_chip_is_cut(chromium, stored, width):
-    for name in ("tidewatch-live", "tidewatch-live-second-try"):
-        stored(name, iter(sample()))
-    url = stored("usual", usual_history())
-    cells = ".tile, .tile *, .tag, .cell:not(.c-title), .figure, .sort, .meters.reasons dt, .counting"
-    with serving(url) as address, chromium.new_page(width, 768) as page:
-        home(page, address, 3)
-        assert cut(page, cells) == []
-        page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
-        assert cut(page, cells) == []
-        page.open(f"{address.split('?')[0]}?id=tidewatch-live")
-        page.wait(f"{V}?.history")
-        for event in (30, 280, None):
-            page.run(f"{V}.choose({json.dumps(event)})")
-            assert (
-                cut(page, ".facts, .heading .soft, .legend, .legend .part, .states, .listhead *, .sum, .sentence") == []
-            )
-        assert cut(page, ".next:has(.when)") == []

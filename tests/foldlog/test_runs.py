@@ -1,4 +1,4 @@
-"""Two conversations without a common past beside each other: foldlog diff A B, and /api/runs."""
+"""Two conversations without a common past beside each other: foldlog diff A B, and /api/compare."""
 
 from __future__ import annotations
 

@@ -184,10 +184,10 @@ def test_another_run_is_meant_by_the_beginning_of_its_id_and_not_its_sub_agents(
     for name in ("session/agent-1", "session"):
         store.ingest(name, usual_history(2))
     for other, answered in (("ses", "session"), ("session/", "session/agent-1"), ("nothing", None)):
-        answer = client.get("/api/runs", params={"id": "usual", "other": other})
+        answer = client.get("/api/compare", params={"id": "usual", "other": other})
         assert answer.status == (200 if answered else 404)
         assert answered is None or answer.json()["runs"][1]["conversation"] == answered
-    assert client.get("/api/runs", params={"id": "usual", "other": ""}).status == 400
+    assert client.get("/api/compare", params={"id": "usual", "other": ""}).status == 400
 
 
 def test_the_list_and_the_fleet_count_every_conversation(client, store):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, STYLES, damaged_spans, event_spans
+from foldlog._cli.events import DAMAGED_STYLE, LABEL_COLUMNS, damaged_spans, event_spans
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
 from foldlog._reports.sent import sent_of, states_of
-from foldlog._unreadable import DAMAGED, sound_view
+from foldlog._unreadable import sound_view
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, CorruptEvent, summary_of
@@ -121,4 +121,4 @@ def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> No
 
 
 def _write_damaged(lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]) -> None:
-    lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], STYLES[DAMAGED]))
+    lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], DAMAGED_STYLE))

@@ -6,6 +6,7 @@ import { count, dayAndClock, el, firstPlace, grouped, idOf, moment, printable, s
 
 const LEFT = 58;
 const RIGHT = 24;
+const ARCS = 8; // for each condensation
 const GUTTER = [4, 12]; // Pixels right of the rows: ticks of rare kinds, and of errors.
 const AXIS = 40;
 const ROOMY = 600;
@@ -176,7 +177,7 @@ export class Chart {
     const style = getComputedStyle(document.documentElement);
     const named = (name) => style.getPropertyValue(`--${name}`).trim();
     this.colors = { font: named("font"), groups: GROUPS.map(named) };
-    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit", "border"]) {
+    for (const name of ["user-text", "ink", "soft", "line", "ground", "hatch", "hatch-ground", "fold", "fold-ground", "back-ground", "entered", "left", "focus", "limit", "border", "wait"]) {
       this.colors[name] = named(name);
     }
     this.patterns = {
@@ -205,9 +206,14 @@ export class Chart {
     return pattern;
   }
 
+  colorsOfPage() {
+    if (!this.colors) this.readColors();
+    return this.colors;
+  }
+
   drawData() {
     this.measure();
-    if (!this.colors) this.readColors();
+    this.colorsOfPage();
     const context = this.canvas(this.base);
     if (!this.history.version) return;
     this.slider.min = this.window[0];
@@ -216,6 +222,7 @@ export class Chart {
     this.drawAxis(context);
     this.drawLives(context);
     this.drawEdges(context);
+    this.drawArcs(context);
     this.drawBorders(context);
     this.drawLabels(context);
     this.base.setAttribute("aria-label", this.inWords());
@@ -242,8 +249,8 @@ export class Chart {
     const steps = Math.min(Math.ceil(this.box.plotWidth), last - first);
     const versions = extremes(total, first, Math.min(last, this.history.version + 1), steps, last - first);
     // The largest View of each step is drawn faint, and the smallest one of it in full before it.
-    for (const [alpha, chosen] of [[0.5, versions.most], [1, versions.least]]) {
-      context.globalAlpha = alpha;
+    for (const chosen of [versions.most, versions.least]) {
+      context.globalAlpha = chosen === versions.most ? 0.5 : 1;
       const below = new Float64Array(steps);
       for (let group = 0; group < sizes.length; group += 1) {
         context.fillStyle = this.colors.groups[group];
@@ -483,6 +490,29 @@ export class Chart {
       context.fillStyle = change.kind === "retraction" ? this.colors.left : this.colors.ink;
       context.fillRect(x - 0.5, top, 1, Math.max(2, bottom - top));
     }
+  }
+
+  // From what a condensation dropped to where the agent needed it again: an arc for each event, the first ones.
+  drawArcs(context) {
+    context.strokeStyle = this.colors.wait;
+    context.lineWidth = 1.5;
+    for (const { condensation, terms } of this.app.marks.needed.values()) {
+      if (!this.isInWindow(condensation + 1)) continue;
+      const drawn = new Set();
+      for (const { event, needed_in: id } of terms) {
+        if (drawn.size >= ARCS || drawn.has(event) || !this.isInWindow(id)) continue;
+        drawn.add(event);
+        const [left, right] = [this.x(condensation + 1), this.middle(id)];
+        const [from, to] = [this.rowMiddle(this.place(this.history.came(event))), this.rowMiddle(Math.min(this.rows.length - 1, this.place(id)))];
+        context.beginPath();
+        context.moveTo(left, from);
+        context.bezierCurveTo(right, from, right, (from + to) / 2, right, to);
+        context.stroke();
+        context.fillStyle = this.colors.wait;
+        context.fillRect(right - 2, to - 2, 5, 5);
+      }
+    }
+    context.lineWidth = 1;
   }
 
   // Where a fork begins: left of the line and above it are the versions and events that it shares.

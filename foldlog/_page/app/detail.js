@@ -28,7 +28,7 @@ export class Detail {
     this.node.scrollTop = 0;
     this.words = el("div", { class: event === null ? "" : "about" }, ...words());
     if (event === null) {
-      this.node.replaceChildren(el("div", { class: "heading" }, el("h2", {}, "Why not more?")), this.words, ...this.rows(changes), ...(this.app.source.id ? [this.beside()] : []));
+      this.node.replaceChildren(el("div", { class: "heading" }, el("h2", {}, "Why not more?")), this.words, ...this.rows(changes));
       return;
     }
     const body = el("div", { class: "body" }, el("p", { class: "soft" }, "Opening …"));
@@ -64,7 +64,8 @@ export class Detail {
     const ways = [];
     const way = (text, action) => ways.push(el("button", { onclick: action }, text));
     const span = history.spanAt(id, version);
-    if (state === "not yet") {
+    if (state === "not yet" && version === came && history.group(id) === 3) sentences.push(`With the View of version ${grouped(version)} the agent wrote it.`);
+    else if (state === "not yet") {
       sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
       way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
     } else if (state === "damaged") sentences.push("Its stored bytes are damaged. The events around it are whole; if it was a condensation, the Views after it are shown as if it were not there.");
@@ -77,7 +78,7 @@ export class Detail {
     } else if (state === "unsent") sentences.push(`The View shows it, and the model is not sent it since version ${grouped(span.sent.findLast((at) => at <= version))}: another part of its call or tool loop is gone.`);
     else if (state === "never shown") sentences.push(this.neverBecause(id));
     else this.aboutGone(id, state, sentences, way);
-    if (history.columns.kind[came] !== undefined && history.group(id) === 3) way("What the model knew when it wrote this", () => this.app.go(came, id));
+    if (history.columns.kind[came] !== undefined && history.group(id) === 3 && version !== came) way("What the model knew when it wrote this", () => this.app.go(came, id));
     const answer = id >= 0 ? history.answered.get(id) : undefined;
     if (answer !== undefined) way(`Its observation, ${idOf(answer)}`, () => this.app.choose(answer));
     const action = id >= 0 ? history.columns.answers[id] : -1;
@@ -289,44 +290,6 @@ export class Detail {
     ];
   }
 
-  // Another run beside this one: what each has, the first request or call that differs, and what each model was shown then.
-  beside() {
-    const ids = el("datalist", { id: "conversations" });
-    const list = async () => ids.childElementCount || refill(ids, ...(await this.app.source.ask("conversations")).conversations.map((one) => el("option", { value: one.conversation })));
-    const propose = () => list().catch(() => {}); // without proposals the id is typed
-    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another one", size: 22, list: ids.id, onfocus: propose }));
-    const told = el("div", { class: "runs", role: "status" });
-    const compare = async (event) => {
-      event.preventDefault();
-      try {
-        refill(told, ...this.runs(await this.app.source.ask("runs", { other: box.value })));
-        told.scrollIntoView({ block: "center" });
-      } catch (error) {
-        refill(told, el("p", { class: "problem", role: "alert" }, error.message));
-      }
-    };
-    return el("form", { class: "beside", onsubmit: compare }, el("label", {}, "Compare with ", box), ids, " ", el("button", {}, "Compare"), told);
-  }
-
-  runs({ runs, same_first: same, redacted_first: redacted, first_difference: differing, knew }) {
-    const number = (one) => (typeof one === "number" ? grouped(one) : "unknown");
-    const told = (name) => runs.map(({ spent }) => number(spent?.[name]));
-    const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
-    const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
-    const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => number(run[name]))]);
-    rows.push(...tools.map((tool) => [`calls of ${tool}`, ...runs.map((run) => grouped(run.tools[tool] ?? 0))]));
-    rows.push(["prompt tokens", ...told("prompt_tokens")], ["completion tokens", ...told("completion_tokens")], ["cost", ...runs.map((run) => costWords(run.spent))]);
-    rows.push(["answer to the last request", ...runs.map((run) => (run.answer ? lines([run.answer]) : "none"))]);
-    if (differing) {
-      rows.push(["first difference", ...differing.map((line) => (line ? lines([line]) : "it ends"))]);
-      rows.push(["was shown then", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
-      rows.push(["and the other was not", ...knew.map((each) => lines(each.alone) || "nothing")]);
-    }
-    const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation)))];
-    const cells = rows.map(([name, ...values]) => [el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", {}, said(value)))]);
-    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same${redacted ? `; nothing is known of those that are redacted: ${grouped(redacted)}` : ""}.`), table(head, cells)];
-  }
-
   // Whether a summary stands at the version that is open, and until when it stood or will stand.
   standing(summary, id) {
     const { history, version } = this.app;
@@ -368,7 +331,6 @@ const NEVER = {
   request: "It asks for a condensation. Requests change a View and are never in it.",
 };
 const MOST = 200;
-const MOST_TOOLS = 10;
 
 // The tokens of calls, as far as they are told: "1.2k tokens in, 800 of them cached, 34 out".
 function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
@@ -386,21 +348,21 @@ function calledWords(meta) {
 
 const isSaid = (content) => Array.isArray(content) ? content.length > 0 : Boolean(content);
 
-function textOf(content) {
+export function textOf(content) {
   if (!Array.isArray(content)) return asText(content);
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
 }
 
-const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
+export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
 const asText = (value) => (typeof value === "string" ? value : pretty(value));
 
-const signed = (sign, text) => text.split("\n").map((line) => `${sign}${line}`).join("\n");
+export const signed = (sign, text) => text.split("\n").map((line) => `${sign}${line}`).join("\n");
 
 // Code, with the lines of a difference in their colours.
-function coded(text) {
+export function coded(text, isPatch = false) {
   const lines = text.split("\n");
-  const isDifference = lines.some((line) => line.startsWith("@@ ") || line.startsWith("diff --git ")) || lines.every((line) => /^[-+]/.test(line));
+  const isDifference = isPatch || lines.some((line) => line.startsWith("@@ ") || line.startsWith("diff --git ")) || lines.every((line) => /^[-+]/.test(line));
   if (!isDifference || lines.length > 5000) return [said(text)];
   return lines.flatMap((line, place) => {
     const kind = line.startsWith("@@") ? "place" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";

@@ -201,8 +201,19 @@ export const money = (cost) => {
   return `$${cost.toFixed(tiny ? Math.min(12, 1 - Math.floor(Math.log10(cost))) : cost < 1 ? 4 : 2)}`;
 };
 
-// The id of an event, or the negative one of a summary.
-export const idOf = (id) => grouped(id).replace("-", "−");
+// The id of an event, or ``S269`` for the summary of condensation 269.
+export const idOf = (id) => (id < 0 ? `S${grouped(-id - 2)}` : grouped(id));
+
+// A time that something took: 0.6 s, 42 s, 9 m 50 s, 1 h 04 m, 3 d 4 h.
+export function duration(milliseconds) {
+  const seconds = Math.round(milliseconds / 1000);
+  const two = (number) => String(number).padStart(2, "0");
+  if (milliseconds < 9950) return `${(milliseconds / 1000).toFixed(1)} s`;
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${two(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} m`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
 
 // A whole number as a person writes it, with or without commas; else NaN.
 export const numberIn = (text) => /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;

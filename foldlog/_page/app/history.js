@@ -75,6 +75,11 @@ export class History {
     return id >= 0 ? id : -id - 2;
   }
 
+  // Whether no View ever shows an event, such as the work of a sub-agent.
+  isUnshown(id) {
+    return id >= 0 && this.columns.left[id] === -1 && !this.spans.has(id);
+  }
+
   kind(id) {
     return id < 0 ? "summary" : this.kinds[this.columns.kind[id]];
   }

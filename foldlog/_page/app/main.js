@@ -2,10 +2,16 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, eventsAndSummaries, grouped, idOf, isTyped, moment, numberIn, phone, plus, printable, refill, said, sentence, short, terms, tokenCount, wanted } from "./dom.js";
+import { Live, count, duration, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, moment, money, numberIn, phone, plus, printable, refill, said, sentence, short, terms, tokenCount, wanted } from "./dom.js";
 import { History, remembered, SENT } from "./history.js";
 import { List } from "./list.js";
-import { Overview, homeAddress } from "./overview.js";
+import { Comparison } from "./compare.js";
+import { Runs, homeAddress } from "./runs.js";
+import { Knew } from "./knew.js";
+import { Marks } from "./marks.js";
+import { Notes } from "./notes.js";
+import { Strip } from "./strip.js";
+import { Transcript } from "./transcript.js";
 import { Embedded, Server } from "./sources.js";
 import { themeButton, watchTheme } from "./theme.js";
 
@@ -21,22 +27,31 @@ class App {
     this.opened = new Set();
     this.words = [];
     this.hits = null;
-    this.tab = "list";
+    this.below = "list";
+    this.tab = kept("sessionStorage", TAB) === "memory" ? "memory" : "transcript";
     this.waiting = new Set();
     this.takings = new Map();
     this.chart = new Chart(this);
     this.list = new List(this);
     this.detail = new Detail(this);
+    this.transcript = new Transcript(this);
+    this.strip = new Strip(this);
+    this.knew = new Knew(this);
+    this.notes = new Notes(this);
   }
 
   async start() {
-    const loading = await this.source.history();
+    const progress = new Progress(this.source, this.root);
+    const loading = await this.source.history().finally(() => progress.end());
     this.history = new History(loading);
+    this.marks = new Marks(this.history);
     this.version = this.history.version;
     this.build();
     this.readAddress();
     this.chart.open(this.history);
     this.chart.reveal(this.version);
+    this.transcript.open(this.history);
+    this.transcript.reveal(this.event ?? this.history.version - 1);
     watchTheme(() => {
       this.chart.colors = null;
       this.changed("size");
@@ -44,6 +59,7 @@ class App {
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.readAddress());
     this.changed("size", "moment", "chosen");
+    this.loadBeside();
     this.source.loadAllGists(() => this.changed("gists"));
     if (this.source.gist(0) === undefined) this.loadLabels();
     this.source.follow({
@@ -51,6 +67,19 @@ class App {
       connected: (yes, why) => this.live.set(yes, why),
       gone: (why) => this.root.replaceChildren(...failure(new Error(why))),
     });
+  }
+
+  // What is beside the events: notes, and what was needed again. The page is whole without them.
+  async loadBeside() {
+    const { version } = this.history;
+    const notes = this.notes.load().catch((error) => this.live.set(false, error.message));
+    const needed = this.source.dropped().catch(() => []);
+    await notes;
+    this.changed("beside", "chosen");
+    const dropped = await needed;
+    if (this.history.version < version) return;
+    this.marks.take(dropped);
+    this.changed("beside", "window", "chosen");
   }
 
   // The lines of the user's messages, which the chart shows.
@@ -64,6 +93,73 @@ class App {
 
   // -- what can happen ------------------------------------------------------------------------------------------------
 
+  // Show the transcript, or the picture of what the model remembered.
+  showPage(tab) {
+    this.tab = tab;
+    keep("sessionStorage", TAB, tab);
+    this.main.hidden = tab !== "memory";
+    this.reading.hidden = tab !== "transcript";
+    for (const [name, button] of Object.entries(this.pages)) button.setAttribute("aria-pressed", name === tab);
+    if (tab === "transcript") this.toRead = this.event ?? this.version - 1;
+    this.changed("size", "window", "moment", "chosen", "strip", "beside");
+  }
+
+  // Go to an event: to the version in which the agent wrote it, or that it brought.
+  goToEvent(id, reveals = true) {
+    const { history } = this;
+    const came = history.came(id);
+    const before = this.event;
+    this.go(history.group(id) === 3 && id >= 0 ? came : came + 1, id);
+    if (reveals) this.toRead = id;
+    this.toReveal = id;
+    this.transcript.refresh(before, id);
+  }
+
+  // Go to a version, and to the event that brought it.
+  goTo(version) {
+    const before = this.event;
+    this.go(version, null);
+    this.toRead = Math.max(0, version - 1);
+    this.transcript.refresh(before);
+  }
+
+  // The next one of a kind of marks after the event that is open, or the one before it.
+  nextMark(kind, step) {
+    const ids = this.marks.ids(kind);
+    if (!ids.length) return;
+    const at = this.event ?? (step > 0 ? -1 : this.history.version);
+    const next = step > 0 ? (ids.find((id) => id > at) ?? ids[0]) : (ids.findLast((id) => id < at) ?? ids.at(-1));
+    this.goToEvent(next);
+    this.say(`${ids.indexOf(next) + 1} of ${count(ids.length, MARKS[kind])}`);
+  }
+
+  say(words) {
+    clearTimeout(this.saying);
+    this.toast.textContent = words;
+    this.saying = setTimeout(() => (this.toast.textContent = ""), 2500);
+  }
+
+  async copyLink() {
+    clearTimeout(this.addressing);
+    history.replaceState(null, "", this.address());
+    try {
+      await navigator.clipboard.writeText(location.href);
+      this.say("The link is copied");
+    } catch {
+      this.say("The browser does not copy: take the address of this page");
+    }
+  }
+
+  // A note was changed.
+  noted(event) {
+    this.transcript.refresh(event);
+    this.changed("chosen", "beside");
+  }
+
+  note() {
+    this.knew.node.querySelector("textarea")?.focus();
+  }
+
   // Show another version, or what is said there of another event.
   go(version, chosen = this.event) {
     this.notice.textContent = "";
@@ -76,14 +172,15 @@ class App {
   choose(id, version = this.version) {
     this.go(version, id);
     if (id !== null) this.toReveal = id;
+    if (id !== null) this.toRead = id;
     this.showTab(id === null ? "list" : "detail");
   }
 
   // On a phone either the View or the details are shown below the version. Come back to the list where it was left.
   showTab(tab) {
-    if (tab === "detail" && this.tab === "list") this.listAt = scrollY;
-    this.toTab = this.tab === tab && tab === "list" ? undefined : tab;
-    this.tab = this.main.dataset.tab = tab;
+    if (tab === "detail" && this.below === "list") this.listAt = scrollY;
+    this.toTab = this.below === tab && tab === "list" ? undefined : tab;
+    this.below = this.main.dataset.tab = tab;
     for (const [name, button] of Object.entries(this.tabs)) button.setAttribute("aria-pressed", name === tab);
     this.changed("over");
   }
@@ -92,7 +189,7 @@ class App {
   scrollToTab() {
     const tab = this.toTab;
     this.toTab = undefined;
-    if (!phone.matches || tab === undefined) return;
+    if (!phone.matches || tab === undefined || this.tab !== "memory") return;
     const below = scrollY + this.momentary.getBoundingClientRect().bottom;
     if (tab === "list") scrollTo(0, this.listAt ?? scrollY);
     else if (below < scrollY || below > scrollY + 0.6 * innerHeight) scrollTo(0, below);
@@ -108,6 +205,7 @@ class App {
     this.from = from;
     this.only = "all";
     this.toChange = from !== null;
+    if (from !== null) this.showPage("memory");
     this.go(to, chosen);
     this.showTab("list");
   }
@@ -156,6 +254,13 @@ class App {
     if (changed) this.source.forget();
     history.add(changed && !again ? await this.source.history() : news);
     if (changed) this.detail.shown = null;
+    if (changed) this.transcript.forget();
+    this.marks = new Marks(history);
+    const isRead = atEnd && this.event === null;
+    this.transcript.open(history);
+    if (isRead) this.toRead = history.version - 1;
+    this.loadBeside();
+    this.showMarks();
     this.takings.clear();
     if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version + 1];
     else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
@@ -163,13 +268,14 @@ class App {
     this.chart.open(this.history);
     this.nameIt();
     this.loadLabels();
-    this.changed("size", "moment", "chosen");
+    this.changed("size", "moment", "chosen", "strip");
   }
 
   async find(text) {
     this.search?.abort();
     this.words = wanted(text);
     this.main.classList.toggle("searching", this.words.length > 0);
+    this.transcript.again();
     this.hits = null;
     this.searched = false;
     this.detail.shown = null;
@@ -268,6 +374,25 @@ class App {
     const { waiting } = this;
     this.waiting = new Set();
     if (!this.chart.history) return;
+    if (this.tab === "memory") this.drawMemory(waiting);
+    else this.drawTranscript(waiting);
+    if (waiting.has("moment") || waiting.has("chosen")) this.writeAddress();
+    this.drawn = (this.drawn ?? 0) + 1;
+  }
+
+  drawTranscript(waiting) {
+    if (waiting.has("size") || waiting.has("strip") || waiting.has("moment") || waiting.has("beside")) this.strip.draw();
+    if (waiting.has("size") || waiting.has("beside")) this.transcript.again();
+    if (waiting.has("moment") || waiting.has("chosen") || waiting.has("beside")) this.knew.show();
+    if (this.searched && waiting.has("moment")) this.sayHits();
+    if (waiting.has("moment")) this.tell();
+    if (this.toRead !== undefined) {
+      this.transcript.reveal(this.toRead);
+      this.toRead = undefined;
+    }
+  }
+
+  drawMemory(waiting) {
     if (waiting.has("size") || waiting.has("window")) this.chart.drawData();
     else if (waiting.has("gists") && !this.chart.labelled) {
       this.chart.labelled = this.source.gist(0) !== undefined;
@@ -289,8 +414,6 @@ class App {
     }
     this.scrollToTab();
     this.chart.drawOver();
-    if (waiting.has("moment") || waiting.has("chosen")) this.writeAddress();
-    this.drawn = (this.drawn ?? 0) + 1;
   }
 
   showList() {
@@ -362,7 +485,7 @@ class App {
     const { version, history } = this;
     clearTimeout(this.telling);
     this.telling = setTimeout(() => {
-      const words = `Version ${grouped(version)} of ${grouped(history.version)}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}`;
+      const words = this.tab === "memory" ? `Version ${grouped(version)} of ${grouped(history.version)}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}` : `Version ${grouped(version)} of ${grouped(history.version)}. ${history.about}${tokenCount(history.total[version] ?? 0)}.`;
       if (this.told.textContent !== words) this.told.textContent = words;
     }, 200);
   }
@@ -450,12 +573,21 @@ class App {
       this.chart.layOut();
       this.changed("window");
     } }, name);
-    const tab = (name) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showTab(name) });
+    const tab = (name) => el("button", { "aria-pressed": name === this.below, onclick: () => this.showTab(name) });
     this.tabs = { list: tab("list"), detail: tab("detail") };
-    const back = this.source instanceof Server ? el("a", { class: "back", href: homeAddress() }, "All conversations") : null;
+    const isServed = this.source instanceof Server;
+    const back = isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null;
+    const page = (name, words) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showPage(name) }, words);
+    this.pages = { transcript: page("transcript", "Transcript"), memory: page("memory", "Memory") };
+    this.toast = el("div", { class: "toast", role: "status" });
+    this.chips = el("div", { class: "chips", role: "group", "aria-label": "Marks of this run" });
+    this.showMarks();
+    this.reading = el("main", { class: "run", hidden: this.tab !== "transcript" }, this.strip.node, this.transcript.node, this.knew.node);
     this.root.replaceChildren(
-      el("header", {}, back, el("div", { class: "names" }, this.heading, this.facts), this.source instanceof Server ? this.live.node : null, el("div", { class: "search" }, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      this.main = el("main", { class: "history", "data-tab": this.tab },
+      el("header", { class: "of-run" }, back, el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
+        el("span", { class: "choices", role: "group", "aria-label": "Show" }, this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      this.reading,
+      this.main = el("main", { class: "history", "data-tab": this.below, hidden: this.tab !== "memory" },
         el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
           this.legend,
           this.chart.node,
@@ -476,8 +608,28 @@ class App {
           el("div", { class: "listhead" }, this.listName, this.status, el("span", { class: "grow" }), el("span", { class: "soft" }, `${this.history.about}tokens`)),
           this.list.node),
         this.detail.node),
-      this.helpDialog(), this.told);
+      this.helpDialog(), this.told, this.toast);
     this.box.addEventListener("keydown", (event) => this.searchKey(event));
+  }
+
+  // What a reader looks for, counted: each leads to the next one and the one before.
+  showMarks() {
+    const { history, marks } = this;
+    const chip = (kind, words, hint) => {
+      const number = marks.ids(kind).length;
+      if (!number) return null;
+      const step = (by, sign, which) => el("button", { "aria-label": `${which} ${words}`, title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`, onclick: () => this.nextMark(kind, by) }, sign);
+      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? `30 s and more; the longest ${duration(marks.longest)}` : null }, el("span", {}, count(number, words)), step(-1, "‹", "Previous"), step(1, "›", "Next"));
+    };
+    const costs = history.models.map((model) => model.cost).filter((cost) => typeof cost === "number");
+    const cost = costs.reduce((sum, each) => sum + each, 0);
+    const about = history.models.some((model) => model.costs_estimated) ? "≈ " : "";
+    refill(this.chips,
+      costs.length ? el("span", { class: "chip", title: "What all calls of models cost" }, `${about}${money(cost)}`) : "",
+      chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "",
+      el("button", { title: "Note (n)", onclick: () => { this.showPage("transcript"); requestAnimationFrame(() => this.note()); } }, "Note"),
+      el("button", { onclick: () => this.copyLink() }, "Copy link"),
+      this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : "");
   }
 
   nameIt() {
@@ -500,12 +652,11 @@ class App {
   }
 
   describe() {
-    const { history } = this;
-    const times = history.columns.time.filter((time, id) => time !== null && !history.changes.has(id));
-    const first = moment(times[0] ?? null, "").slice(0, 10);
-    const last = moment(times.at(-1) ?? null, "").slice(0, 10);
+    const { history, marks } = this;
+    const first = moment(marks.first ?? null, "").slice(0, 10);
+    const last = moment(marks.last ?? null, "").slice(0, 10);
     return `Whole history: ${[
-      first && (first === last ? first : `${first} to ${last}`),
+      first && (first === last ? first : `${first} to ${last}`), marks.took ? `took ${duration(marks.took)}` : "", history.models.map((model) => printable(model.model)).slice(0, 2).join(", "),
       count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and those that imports took back`, count(history.made.length, "condensation"),
       this.name === history.conversation ? "" : printable(history.conversation),
       history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
@@ -515,6 +666,7 @@ class App {
 
   helpDialog() {
     const keys = [
+      ["e, c, w", "next error, condensation, wait; with Shift the one before"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "Memory, and back"],
       ["← →", "one version"], ["Page Up, Page Down", "previous and next condensation"], ["Home, End", "first and last version"],
       ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
@@ -554,17 +706,21 @@ class App {
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || isTyped(event)) return;
     const { before, back, on, after } = this.targets();
-    const target = { ArrowLeft: back, ArrowRight: on, PageUp: before, PageDown: after, Home: 0, End: this.history.version }[event.key];
+    const steps = { ArrowLeft: back, ArrowRight: on };
+    const target = (this.tab === "memory" ? { ...steps, PageUp: before, PageDown: after, Home: 0, End: this.history.version } : steps)[event.key];
     if (target !== undefined) {
       event.preventDefault();
-      if (target !== null) this.go(target);
+      if (target !== null) this.tab === "memory" ? this.go(target) : this.goTo(target);
       return;
     }
     const action = {
+      e: () => this.nextMark("errors", 1), E: () => this.nextMark("errors", -1), c: () => this.nextMark("condensations", 1), C: () => this.nextMark("condensations", -1),
+      w: () => this.nextMark("waits", 1), W: () => this.nextMark("waits", -1), j: () => this.transcript.step(1), k: () => this.transcript.step(-1),
+      m: () => this.showPage(this.tab === "memory" ? "transcript" : "memory"), n: () => this.note(),
       "+": () => this.chart.zoom(1 / 1.6), "-": () => this.chart.zoom(1.6), "/": () => this.box.focus(), "?": () => this.help.showModal(),
-      ArrowDown: () => this.list.key(event), ArrowUp: () => this.list.key(event), Escape: () => this.escape(),
+      ArrowDown: this.tab === "memory" && (() => this.list.key(event)), ArrowUp: this.tab === "memory" && (() => this.list.key(event)), Escape: () => this.escape(),
     }[event.key];
-    const pins = event.key === "Enter" && !event.target.closest("button, a, summary, input");
+    const pins = this.tab === "memory" && event.key === "Enter" && !event.target.closest("button, a, summary, input");
     if (!action && !pins) return;
     event.preventDefault();
     if (pins) this.compare(this.from === null ? this.version : null);
@@ -608,6 +764,9 @@ class App {
     this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
     this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
     if (this.chart.history) this.chart.reveal(this.version);
+    const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
+    if (tab === "memory" || tab === "transcript") this.showPage(tab);
+    this.toRead = this.event ?? this.version - 1;
     if (this.event !== null) {
       this.toReveal = this.event;
       this.showTab("detail");
@@ -616,15 +775,22 @@ class App {
     this.changed("moment", "chosen");
   }
 
-  writeAddress() {
+  address() {
     const parts = [`v=${this.version}`];
     if (this.from !== null) parts.push(`from=${this.from}`);
     if (this.event !== null) parts.push(`e=${this.event}`);
+    if (this.tab === "memory") parts.push("tab=memory");
+    return `#${parts.join("&")}`;
+  }
+
+  writeAddress() {
     clearTimeout(this.addressing);
-    this.addressing = setTimeout(() => history.replaceState(null, "", `#${parts.join("&")}`), 120);
+    this.addressing = setTimeout(() => history.replaceState(null, "", this.address()), 120);
   }
 }
 
+const TAB = "foldlog-tab";
+const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
 const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
 const LEGEND = ["damaged", "pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
@@ -637,9 +803,42 @@ const STATES = [
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
 
+// What is shown until the history is there: the shape of the page, and how much is read.
+class Progress {
+  constructor(source, root) {
+    this.source = source;
+    this.bar = el("progress", { "aria-label": "Events read" });
+    this.words = el("p", { class: "soft", role: "status" }, "Reading …");
+    root.replaceChildren(el("header", {}, el("h1", {}, source.id ? said(source.id) : "foldlog")), el("main", { class: "starting" }, this.words, this.bar, ...Array.from({ length: 8 }, () => el("div", { class: "waiting" }))));
+    if (source.progress) this.next();
+  }
+
+  next() {
+    this.timer = setTimeout(() => this.ask(), 250);
+  }
+
+  async ask() {
+    try {
+      const { done, total } = await this.source.progress();
+      if (this.ended) return;
+      this.bar.max = total;
+      if (done) this.bar.value = done;
+      this.words.textContent = done ? `Reading ${grouped(done)} of ${grouped(total)} events` : `Opening ${grouped(total)} events`;
+    } catch {
+      return; // the answer that is waited for says why
+    }
+    this.next();
+  }
+
+  end() {
+    this.ended = true;
+    clearTimeout(this.timer);
+  }
+}
+
 // A page that says why there is no other one, and the ways on.
 function failure(error, isServed = true) {
-  const isHome = !new URLSearchParams(location.search).has("id");
+  const isHome = !location.search;
   // A browser raises a TypeError where no reply comes.
   const [why, remedy] = !isServed
     ? [error.message, "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years."]
@@ -651,7 +850,7 @@ function failure(error, isServed = true) {
     el("main", { class: "failure" },
       el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(why).replace(/[^.]$/, "$&."), "p")),
       remedy && el("p", { class: "soft" }, remedy),
-      el("div", { class: "ways" }, isServed && !isHome ? el("a", { class: "button", href: homeAddress() }, "All conversations") : null, el("button", { onclick: () => location.reload() }, "Try again"))),
+      el("div", { class: "ways" }, isServed && !isHome ? el("a", { class: "button", href: homeAddress() }, "All runs") : null, el("button", { onclick: () => location.reload() }, "Try again"))),
   ];
 }
 
@@ -661,7 +860,8 @@ async function start() {
   const embedded = document.querySelector("script.history");
   try {
     const source = embedded ? new Embedded() : new Server(page.get("id"));
-    const foldlog = embedded || page.has("id") ? new App(source, root) : new Overview(root);
+    const compares = page.has("compare") ? new Comparison(root, page.get("compare"), page.get("with") ?? "") : null;
+    const foldlog = compares ?? (embedded || page.has("id") ? new App(source, root) : new Runs(root));
     Object.assign(window, { foldlog });
     await foldlog.start();
   } catch (error) {

@@ -1,6 +1,6 @@
 // Where the page has its data from: elements of its own file, or the server that sent it.
 
-import { ask, firstPlace, wanted } from "./dom.js";
+import { ask, firstPlace, keep, kept, wanted } from "./dom.js";
 import { remembered } from "./history.js";
 
 export class Embedded {
@@ -45,6 +45,40 @@ export class Embedded {
     const { first, element } = this.chunks[chunk];
     const events = await remembered(this.opened, chunk, 8, async () => JSON.parse(await unpack(element.textContent)));
     return events[id - first];
+  }
+
+  // Events in full, from one on: as many as are there together.
+  async events(start, stop) {
+    const found = [];
+    for (let id = start; id < stop; id += 1) found.push(await this.event(id));
+    return found;
+  }
+
+  async part(name) {
+    const element = document.querySelector(`script.${name}`);
+    return element ? JSON.parse(await unpack(element.textContent)) : [];
+  }
+
+  dropped() {
+    return this.part("dropped");
+  }
+
+  // Notes of the time when the file was written; what is noted in a file stays in this browser.
+  async notes() {
+    const own = kept("localStorage", this.noted);
+    return own ? JSON.parse(own) : this.part("notes");
+  }
+
+  async changeNote(event, text) {
+    const others = (await this.notes()).filter((note) => note.event !== event);
+    const own = text === null ? [] : [{ event, text, at: new Date().toISOString() }];
+    const notes = [...others, ...own].sort((one, other) => (one.event ?? -1) - (other.event ?? -1));
+    keep("localStorage", this.noted, JSON.stringify(notes));
+    return notes;
+  }
+
+  get noted() {
+    return `foldlog-notes ${location.pathname}`;
   }
 
   // Tell the events that contain all words, in order. Texts that cannot match are never parsed.
@@ -113,6 +147,36 @@ export class Server {
 
   async event(id) {
     return (await this.ask("event", { event: id })).event;
+  }
+
+  async events(start, stop) {
+    return (await this.ask("events", { start, stop })).events;
+  }
+
+  async dropped() {
+    return (await this.ask("dropped")).condensations;
+  }
+
+  async notes() {
+    return (await this.ask("notes")).notes;
+  }
+
+  async changeNote(event, text) {
+    const reply = await fetch(`api/notes?${new URLSearchParams({ id: this.id })}`, {
+      method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" }, body: JSON.stringify({ event, text }),
+    });
+    const document = await reply.json();
+    if (!reply.ok) throw new Error(document.error ?? reply.statusText);
+    return document.notes;
+  }
+
+  progress() {
+    return this.ask("progress");
+  }
+
+  // Where the page of this conversation is as one file.
+  get file() {
+    return `api/report?${new URLSearchParams({ id: this.id })}`;
   }
 
   async search(words, found, signal) {

@@ -1,0 +1,71 @@
+// What a reader looks for in a run: errors, condensations, waits, and what was needed again after it was forgotten.
+
+const WAIT = 30_000; // Milliseconds from which on a time without an event is a wait.
+
+// The places of a run, each an id of the event that ends it or is it.
+export class Marks {
+  first; last; // the times of the first and the last event
+
+  constructor(history) {
+    this.history = history;
+    this.errors = [];
+    this.waits = [];
+    this.needed = new Map(); // of each condensation, what of it was needed again
+    this.again = new Map(); // of each event, the terms in it that had been dropped
+    this.find();
+  }
+
+  find() {
+    const { history } = this;
+    let before = null;
+    for (let id = 0; id < history.version; id += 1) {
+      const kind = history.kind(id);
+      if (kind === "error" || kind === "damaged") this.errors.push(id);
+      const time = history.time(id);
+      if (time === null || history.changes.has(id)) continue;
+      if (before !== null && time - before >= WAIT) this.waits.push({ id, from: before, to: time, who: WAITED_FOR[kind] ?? "the next event" });
+      before = before === null ? time : Math.max(before, time);
+      this.first ??= time;
+    }
+    this.last = before;
+    this.condensations = history.made.map((change) => change.id);
+  }
+
+  // Milliseconds from the first event to the last one; null without times.
+  get took() {
+    return this.first === undefined ? null : this.last - this.first;
+  }
+
+  get longest() {
+    return this.waits.reduce((most, wait) => Math.max(most, wait.to - wait.from), 0);
+  }
+
+  // Take what the server or the file says of terms that were needed again.
+  take(condensations) {
+    this.needed = new Map(condensations.map((each) => [each.condensation, each]));
+    this.again = new Map();
+    for (const { condensation, terms } of condensations) {
+      for (const { term, event, needed_in: id } of terms) {
+        if (!this.again.has(id)) this.again.set(id, []);
+        this.again.get(id).push({ term, event, condensation });
+      }
+    }
+  }
+
+  // The ids of a kind of marks.
+  ids(kind) {
+    return kind === "waits" ? this.waits.map((wait) => wait.id) : this[kind];
+  }
+
+  // What a reader would call the things that were needed again: files first, by their names, then other terms.
+  static names(terms) {
+    const names = terms.map(({ term }) => term);
+    const files = names.filter((name) => name.includes("/") || /\.[a-z]{1,5}$/.test(name));
+    const others = names.filter((name) => !files.includes(name));
+    return [...new Set([...files.map((name) => name.split("/").at(-1)), ...others])];
+  }
+}
+
+const WAITED_FOR = {
+  agent: "the model", action: "the model", observation: "a tool", error: "a tool", environment: "a tool", user: "the user",
+};

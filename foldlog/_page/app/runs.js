@@ -1,0 +1,513 @@
+// All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
+
+import { ask, costWords, count, dayAndClock, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, Sight, withMarks } from "./dom.js";
+import { themeButton, watchTheme } from "./theme.js";
+import { distinguished } from "./titles.js";
+
+const PAGE = 100; // Runs that are asked for together.
+const MOST_HITS = 50;
+const SORT = "-activity";
+const SORTS = [
+  ["state", "Run", "By state: those that ended with an error first"], ["condensations", "Context", "Tokens of the prompts over the run. By condensations"], ["", "First error", ""],
+  ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest time for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
+  ["cost", "Cost", "What all calls of models cost: ≈ at the prices of a table"], ["activity", "Last event", "Runs without times come last"],
+];
+const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool with errors"], ["model", "Model"], ["attribute", "Attribute"]];
+const FACET_NAMES = { "tool errors": "tool" };
+const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
+const HOME = "foldlog-home";
+
+export class Runs {
+  constructor(root) {
+    this.root = root;
+    this.line = "";
+    this.sort = SORT;
+    this.pages = new Map();
+    this.nodes = new Map();
+    this.total = 0;
+    this.chosen = new Set();
+    this.names = new Map();
+  }
+
+  async start() {
+    this.build();
+    this.readAddress();
+    watchTheme(() => this.drawDays());
+    addEventListener("hashchange", () => {
+      this.readAddress();
+      this.refresh().catch((error) => this.live.set(false, error.message));
+    });
+    addEventListener("resize", () => this.drawDays());
+    addEventListener("keydown", (event) => {
+      if (event.key !== "/" || isTyped(event)) return;
+      event.preventDefault();
+      this.box.focus();
+    });
+    await this.refresh();
+    const stream = new EventSource("api/follow");
+    stream.addEventListener("version", () => this.follow());
+    stream.addEventListener("error", () => this.live.set(false));
+    stream.addEventListener("open", () => this.live.set(true));
+  }
+
+  // Ask again for what is shown; and once more while runs are still counted.
+  async refresh() {
+    const { line, sort } = this;
+    this.asked = `${line}\n${sort}`;
+    const [page, fleet] = await Promise.all([this.askPage(0), ask(`overview?${new URLSearchParams({ q: line })}`)]);
+    if (this.asked !== `${line}\n${sort}`) return;
+    this.pages = new Map([[0, page.conversations]]);
+    this.total = page.total;
+    this.fleet = fleet;
+    this.show();
+    this.counted = fleet.counted;
+    clearTimeout(this.again);
+    if (fleet.counted < fleet.conversations) this.again = setTimeout(() => this.follow(), 700);
+  }
+
+  async follow() {
+    try {
+      await this.refresh();
+      this.live.set(true);
+    } catch (error) {
+      this.live.set(false, error.message);
+    }
+  }
+
+  askPage(number) {
+    return ask(`conversations?${new URLSearchParams({ q: this.line, sort: this.sort, start: String(number * PAGE), limit: String(PAGE) })}`);
+  }
+
+  // -- what is chosen -------------------------------------------------------------------------------------------------
+
+  // Choose other runs, or another order.
+  async choose(line, sort = this.sort) {
+    this.line = line.trim();
+    this.sort = sort;
+    if (document.activeElement !== this.box) this.box.value = this.line;
+    this.writeAddress();
+    this.search();
+    try {
+      await this.refresh();
+      this.problem.textContent = "";
+      this.list.scrollTop = 0;
+    } catch (error) {
+      this.problem.textContent = error.message;
+    }
+  }
+
+  // The words of the line that name a facet, each with its value.
+  words() {
+    return Array.from(this.line.matchAll(WORD), ([word, key, quoted, plain]) => ({ word, key, value: quoted ?? plain }));
+  }
+
+  isOn(key, value) {
+    return this.words().some((each) => each.key === key && each.value === value);
+  }
+
+  toggle(key, value) {
+    const found = this.words().find((each) => each.key === key && each.value === value);
+    const others = this.words().filter((each) => each.key === key && key !== "attribute").reduce((line, each) => line.replace(each.word, " "), this.line);
+    const word = `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
+    this.choose((found ? this.line.replace(found.word, " ") : `${others} ${word}`).replace(/\s+/g, " "));
+  }
+
+  // The runs whose last event was in some days.
+  brush(from, to) {
+    const others = this.words().filter(({ key }) => key === "since" || key === "until").reduce((line, { word }) => line.replace(word, " "), this.line);
+    this.choose(`${others}${from ? ` since:${from} until:${to}` : ""}`.replace(/\s+/g, " "));
+  }
+
+  get plain() {
+    return this.line.replace(WORD, " ").trim();
+  }
+
+  writeAddress() {
+    const parts = new URLSearchParams();
+    if (this.line) parts.set("q", this.line);
+    if (this.sort !== SORT) parts.set("sort", this.sort);
+    const hash = parts.size ? `#${parts}` : "";
+    history.replaceState(null, "", `${location.pathname}${location.search}${hash}`);
+    keep("sessionStorage", HOME, hash);
+  }
+
+  readAddress() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    this.line = given.get("q") ?? "";
+    const sort = given.get("sort") ?? SORT;
+    this.sort = SORTS.some(([name]) => name && name === sort.replace(/^-/, "")) ? sort : SORT;
+    this.box.value = this.line;
+    keep("sessionStorage", HOME, location.hash);
+    this.search();
+  }
+
+  // -- building -------------------------------------------------------------------------------------------------------
+
+  build() {
+    this.live = new Live();
+    this.box = el("input", {
+      type: "search", placeholder: "has:error  tool:Bash  program:codex  “No such file”", "aria-label": "Choose runs", title: RUNS_RULE, autocomplete: "off", spellcheck: "false", list: "facet-words",
+      oninput: () => {
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.choose(this.box.value), 250);
+      },
+    });
+    this.proposals = el("datalist", { id: "facet-words" });
+    this.problem = el("p", { class: "problem", role: "alert" });
+    this.facets = el("aside", { class: "facets", "aria-label": "Facets" });
+    this.sentence = el("p", { class: "summary", role: "status" });
+    this.days = el("canvas", { class: "days", role: "img" });
+    this.brushed = el("div", { class: "brushed", hidden: true, "aria-hidden": true });
+    this.ends = el("div", { class: "ends soft" });
+    const histogram = el("div", { class: "histogram" }, this.days, this.brushed);
+    this.followBrush(histogram);
+    this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
+    this.comparing = el("div", { class: "picked", hidden: true });
+    this.buttons = new Map(SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
+    this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the runs" },
+      ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name ? this.buttons.get(name) : words)));
+    this.inner = el("div", { class: "lines", role: "presentation" });
+    this.list = el("div", { class: "rows", "aria-label": "Runs", onkeydown: (event) => this.key(event) }, this.inner);
+    this.sight = new Sight(this.list, this.inner, () => this.draw());
+    phone.addEventListener("change", () => this.fleet && this.show());
+    this.root.replaceChildren(
+      el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node, themeButton()),
+      el("main", { class: "runs" },
+        el("details", { class: "facets-of", open: !phone.matches }, el("summary", {}, "Facets"), this.facets),
+        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, histogram, this.ends), this.hits, this.comparing, this.head, this.list)),
+    );
+  }
+
+  // A drag over the days chooses them; a click on one chosen alone takes it back.
+  followBrush(node) {
+    let start = null;
+    const dayAt = (event) => {
+      const { left, width } = node.getBoundingClientRect();
+      return Math.min(this.range.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * this.range.length)));
+    };
+    const mark = (from, to) => {
+      this.brushed.hidden = false;
+      this.brushed.style.left = `${(100 * from) / this.range.length}%`;
+      this.brushed.style.width = `${(100 * (to - from + 1)) / this.range.length}%`;
+    };
+    node.addEventListener("pointerdown", (event) => {
+      if (!this.range.length) return;
+      start = dayAt(event);
+      node.setPointerCapture(event.pointerId);
+      mark(start, start);
+    });
+    node.addEventListener("pointermove", (event) => {
+      if (start === null) return;
+      const now = dayAt(event);
+      mark(Math.min(start, now), Math.max(start, now));
+    });
+    node.addEventListener("pointerup", (event) => {
+      if (start === null) return;
+      const ends = [start, dayAt(event)].sort((one, other) => one - other);
+      start = null;
+      const [from, to] = [this.range[ends[0]], nextDay(this.range[ends[1]])];
+      if (this.isOn("since", from) && this.isOn("until", to)) this.brush();
+      else this.brush(from, to);
+    });
+  }
+
+  // -- showing --------------------------------------------------------------------------------------------------------
+
+  show() {
+    this.nameThem(this.pages.get(0));
+    this.showSentence();
+    this.showFacets();
+    this.drawDays();
+    for (const [name, words] of SORTS) {
+      const button = this.buttons.get(name);
+      if (!name) continue;
+      const isChosen = this.sort.replace(/^-/, "") === name;
+      const arrow = this.sort.startsWith("-") ? "↓" : "↑";
+      button.setAttribute("aria-pressed", isChosen);
+      button.textContent = `${words}${isChosen ? ` ${arrow}` : ""}`;
+      button.setAttribute("aria-label", isChosen ? `${words}, ${arrow === "↓" ? "falling" : "rising"}` : words);
+    }
+    this.inner.style.height = `${this.total * rowOfRun()}px`;
+    this.list.setAttribute("role", this.total ? "list" : "group");
+    this.list.querySelector(".empty")?.remove();
+    if (!this.total) this.list.append(this.fleet.conversations ? el("p", { class: "empty" }, "No run matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no runs yet. Import some:"), el("pre", { class: "code" }, this.fleet.import_command)));
+    this.draw();
+  }
+
+  // "12 of 361 runs ended with an error, 9 of them in Bash; $7.80 of $44.35".
+  showSentence() {
+    const { chosen, conversations, counted } = this.fleet;
+    const failed = chosen.ended_with_error;
+    const tool = this.fleet.facets.filter((facet) => facet.what === "tool errors").sort((one, other) => other.conversations - one.conversations)[0];
+    const cost = chosen.spent.cost === null ? "" : `${costWords(chosen.spent)}${chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : ""}`;
+    const unknown = chosen.without_cost + chosen.without_usage;
+    this.sentence.replaceChildren(
+      el("b", {}, failed ? `${grouped(failed)} of ${count(chosen.conversations, "run")} ended with an error` : chosen.with_errors ? `${grouped(chosen.with_errors)} of ${count(chosen.conversations, "run")} had an error` : `${count(chosen.conversations, "run")} without an error`),
+      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.toggle("tool", tool.name) }, printable(tool.name)), ` (${count(tool.conversations, "run")})`) : "",
+      cost ? ` · ${cost}` : "", unknown && cost ? el("span", { class: "soft" }, ` (${grouped(unknown)} without ${chosen.without_usage ? "usage" : "a price"})`) : "",
+      counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
+    );
+  }
+
+  showFacets() {
+    const groups = FACETS.map(([key, name]) => {
+      const found = this.fleet.facets.filter((facet) => (FACET_NAMES[facet.what] ?? facet.what) === key && !/^(program|model)=/.test(facet.name));
+      const some = found.sort((one, other) => other.conversations - one.conversations).slice(0, key === "attribute" ? 8 : 10);
+      if (!some.length) return null;
+      return el("div", { class: "facet", role: "group", "aria-label": name }, el("h2", {}, name), ...some.map((facet) => {
+        const isOn = this.isOn(key, facet.name);
+        const words = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
+        return el("button", { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) }, el("span", {}, words), el("span", { class: "number" }, grouped(facet.conversations)));
+      }));
+    });
+    const error = el("div", { class: "facet" }, el("button", { "aria-pressed": this.isOn("has", "error"), onclick: () => this.toggle("has", "error") }, el("span", {}, "with an error"), el("span", { class: "number" }, grouped(this.fleet.chosen.with_errors))));
+    refill(this.facets, error, ...groups.filter(Boolean));
+    refill(this.proposals, ...this.fleet.facets.slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${FACET_NAMES[facet.what] ?? facet.what}:${facet.name}` })));
+  }
+
+  // The days from the first to the last one, also those without a run.
+  drawDays() {
+    if (!this.fleet) return;
+    const known = new Map(this.fleet.days.map((day) => [day.day, day]));
+    const names = [...known.keys()].sort();
+    this.range = names.length ? daysBetween(names[0], names.at(-1)) : [];
+    this.days.parentElement.hidden = !this.range.length;
+    if (!this.range.length) return this.ends.replaceChildren();
+    const ratio = window.devicePixelRatio || 1;
+    const { clientWidth: width, clientHeight: height } = this.days;
+    this.days.width = Math.round(width * ratio);
+    this.days.height = Math.round(height * ratio);
+    const context = this.days.getContext("2d");
+    context.scale(ratio, ratio);
+    const style = getComputedStyle(document.documentElement);
+    const most = Math.max(...this.fleet.days.map((day) => Math.max(day.conversations, day.errors)));
+    const step = width / this.range.length;
+    this.range.forEach((name, place) => {
+      const day = known.get(name);
+      if (!day) return;
+      for (const [number, color, part] of /** @type {[number, string, number][]} */ ([[day.conversations, "--bars", 1], [day.errors, "--error", 0.5]])) {
+        const bar = number ? Math.max(2, (number / most) * (height - 2)) : 0;
+        context.fillStyle = style.getPropertyValue(color);
+        context.fillRect(place * step, height - bar, Math.max(1, part * step - (step > 4 ? 1.5 : 0)), bar);
+      }
+    });
+    const label = (name) => dayAndClock(Date.parse(name))[0];
+    this.ends.replaceChildren(el("span", {}, label(this.range[0])), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most`), el("span", {}, label(this.range.at(-1))));
+    this.days.setAttribute("aria-label", `Runs and errors by day from ${this.range[0]} to ${this.range.at(-1)}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
+    const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
+    this.brushed.hidden = !since;
+    if (!since) return;
+    const first = Math.max(0, this.range.findIndex((name) => name >= since));
+    const last = until ? this.range.findLastIndex((name) => name < until) : this.range.length - 1;
+    this.brushed.style.left = `${(100 * first) / this.range.length}%`;
+    this.brushed.style.width = `${(100 * Math.max(1, last - first + 1)) / this.range.length}%`;
+  }
+
+  // Tell runs apart whose titles begin alike, among those that are loaded.
+  nameThem(conversations) {
+    for (const [id, name] of distinguished(conversations)) this.names.set(id, name);
+  }
+
+  nameOf({ conversation: id, title = undefined }) {
+    const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
+    return [tag && said(tag, "span", { class: "tag" }), tag && el("span", { class: "told" }, ": "), start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
+  }
+
+  sortBy(name) {
+    const falling = this.sort === `-${name}` ? name : `-${name}`;
+    this.choose(this.line, falling);
+  }
+
+  // -- rows -----------------------------------------------------------------------------------------------------------
+
+  at(place) {
+    return this.pages.get(Math.floor(place / PAGE))?.[place % PAGE];
+  }
+
+  // Draw the rows in sight, and ask for the pages that they are on.
+  draw() {
+    const height = rowOfRun();
+    const { top, height: seen } = this.sight;
+    const first = Math.max(0, Math.floor(top / height) - 10);
+    const last = Math.min(this.total, Math.ceil((top + seen) / height) + 10);
+    for (let page = Math.floor(first / PAGE); page * PAGE < last; page += 1) if (!this.pages.has(page)) this.load(page);
+    const before = this.nodes;
+    this.nodes = new Map();
+    for (let place = first; place < last; place += 1) {
+      const one = this.at(place);
+      const told = JSON.stringify([one ?? null, one && this.chosen.has(one.conversation)]);
+      const known = before.get(place);
+      before.delete(place);
+      const node = known?.told === told ? known.node : this.row(one, place);
+      node.style.transform = `translateY(${place * height}px)`;
+      if (known && known.node !== node) {
+        const hasFocus = known.node.contains(document.activeElement);
+        known.node.replaceWith(node);
+        if (hasFocus) node.querySelector("a")?.focus({ preventScroll: true });
+      } else if (!known) this.inner.append(node);
+      this.nodes.set(place, { node, told });
+    }
+    for (const { node } of before.values()) node.remove();
+    const nodes = Array.from(this.nodes.keys()).sort((a, b) => a - b).map((place) => this.nodes.get(place).node);
+    if (nodes.some((node, place) => node !== this.inner.children[place]) && !this.inner.contains(document.activeElement)) this.inner.replaceChildren(...nodes);
+  }
+
+  async load(page) {
+    const { asked } = this;
+    this.pages.set(page, []);
+    try {
+      const { conversations } = await this.askPage(page);
+      if (this.asked !== asked) return;
+      this.pages.set(page, conversations);
+      this.nameThem(conversations);
+      this.draw();
+    } catch (error) {
+      this.pages.delete(page);
+      this.live.set(false, error.message);
+    }
+  }
+
+  // Up, down, Home and End go through the runs.
+  key(event) {
+    const focused = [...this.nodes].find(([, { node }]) => node.contains(document.activeElement))?.[0];
+    if (focused === undefined) return;
+    const last = this.total - 1;
+    const place = { ArrowDown: focused + 1, ArrowUp: focused - 1, Home: 0, End: last }[event.key];
+    if (place === undefined) return;
+    event.preventDefault();
+    const wanted = Math.min(last, Math.max(0, place));
+    const [top, bottom] = [wanted * rowOfRun(), (wanted + 1) * rowOfRun()];
+    if (top < this.sight.top) this.sight.top = top;
+    else if (bottom > this.sight.top + this.sight.height) this.sight.top = bottom - this.sight.height;
+    this.draw();
+    this.nodes.get(wanted)?.node.querySelector("a").focus({ preventScroll: true });
+  }
+
+  row(one, place) {
+    const item = el("div", { class: "item", role: "listitem", "aria-setsize": this.total, "aria-posinset": place + 1 });
+    if (!one) {
+      item.append(el("span", { class: "waiting" }));
+      return item;
+    }
+    const told = (words) => el("span", { class: "told" }, words);
+    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, text ? told(`${unit}, `) : "");
+    const state = STATES_OF_RUNS[one.state] ?? "";
+    const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
+    box.checked = this.chosen.has(one.conversation);
+    const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
+    const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
+    const row = el("a", { class: "row", href: addressOf(one.conversation) },
+      el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
+        el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
+      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [])),
+      el("span", { class: "cell c-first", title: one.first_error ? printable(one.first_error) : null }, one.first_error ? said(printable(one.first_error)) : ""),
+      cell("errors", one.errors ? grouped(one.errors) : "", " errors"),
+      cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
+      cell("duration", took === null ? "" : duration(took), " taken"),
+      cell("cost", one.spent && one.spent.cost !== null ? costWords(one.spent) : "", " cost"),
+      el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dayAndClock(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
+    item.append(box, row);
+    return item;
+  }
+
+  // -- two runs -------------------------------------------------------------------------------------------------------
+
+  pick(conversation, isChosen) {
+    if (isChosen) this.chosen.add(conversation);
+    else this.chosen.delete(conversation);
+    while (this.chosen.size > 2) this.chosen.delete(this.chosen.values().next().value);
+    const [one, other] = [...this.chosen];
+    this.comparing.hidden = !this.chosen.size;
+    refill(this.comparing, other === undefined ? el("span", { class: "soft" }, "Tick another run to compare the two.") : el("a", { class: "button", href: `./?${new URLSearchParams({ compare: one, with: other })}` }, "Compare the two runs"));
+    this.draw();
+  }
+
+  // -- texts ----------------------------------------------------------------------------------------------------------
+
+  // Search the texts of events for the words that name no facet.
+  async search() {
+    const words = this.plain;
+    if (words === this.searched) return;
+    this.searched = words;
+    this.hits.hidden = true;
+    if (!words) return;
+    try {
+      const reply = await ask(`search?${new URLSearchParams({ words, limit: String(MOST_HITS) })}`);
+      if (words !== this.plain) return;
+      this.hits.hidden = false;
+      refill(this.hits,
+        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, "event")} with all of the words` : "No event contains these words."),
+        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))));
+    } catch (error) {
+      this.hits.hidden = false;
+      this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
+    }
+  }
+}
+
+const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
+const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, state:error, tool:Bash (with errors), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
+const BEFORE = 32; // characters of a snippet before the first word found
+
+// A snippet with what was found in it, which is near its beginning so that a narrow line shows it.
+function marked(text, highlights) {
+  const node = el("bdi", { class: "snippet" });
+  let start = 0;
+  const [first] = highlights[0] ?? [0];
+  if (first > BEFORE) {
+    start = text.indexOf(" ", first - BEFORE) + 1;
+    if (start < 1 || start > first) start = first - BEFORE;
+    node.append("…");
+  }
+  node.append(...withMarks(text, highlights, start));
+  return node;
+}
+
+// The tokens of the prompts of a run as a line; a fall is a condensation.
+function sparkline(context) {
+  const width = 240;
+  const height = 26;
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("aria-hidden", "true");
+  if (context.length < 2) return svg;
+  const most = Math.max(...context, 1);
+  const points = context.map((tokens, place) => `${((place / (context.length - 1)) * width).toFixed(1)},${(height - (tokens / most) * (height - 2)).toFixed(1)}`);
+  const area = document.createElementNS("http://www.w3.org/2000/svg", "polygon");
+  area.setAttribute("points", `0,${height} ${points.join(" ")} ${width},${height}`);
+  svg.append(area);
+  context.forEach((tokens, place) => {
+    if (!place || tokens > context[place - 1] * 0.6) return;
+    const fall = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [name, value] of Object.entries({ x: (place / (context.length - 1)) * width - 1, y: 0, width: 2, height })) fall.setAttribute(name, String(value));
+    svg.append(fall);
+  });
+  return svg;
+}
+
+// The way back from a run to the list, with its words and its order.
+export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
+
+const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
+const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
+const rowOfRun = () => (phone.matches ? 118 : 52);
+
+// The part of an id that people name it by.
+function shortId(id) {
+  const last = id.split("/").at(-1) || id;
+  return printable(/^[0-9a-f]{8}-/.test(last) ? last.slice(0, 8) : last);
+}
+
+const dayText = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 10);
+const DAY = 86_400_000;
+const nextDay = (day) => dayText(Date.parse(day) + DAY);
+
+// All days from one to another, at most ten years.
+function daysBetween(first, last) {
+  const days = [];
+  for (let at = Date.parse(first); at <= Date.parse(last) && days.length < 3660; at += DAY) days.push(dayText(at));
+  return days;
+}

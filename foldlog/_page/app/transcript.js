@@ -1,0 +1,481 @@
+// The run as text: a call and its result as one block, a condensation as a cut. Only blocks near the sight are elements;
+// the others have the height that was measured, or a usual one.
+
+import { Sight, count, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { coded, pretty, signed, textOf } from "./detail.js";
+import { Marks } from "./marks.js";
+import { markdown } from "./markdown.js";
+
+const PORTION = 40; // Events that are asked for together.
+const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
+const CLIP_LINES = 14;
+const CLIP_CHARACTERS = 1800;
+const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
+
+// The blocks of a run, in the order of events: each with the id of its event, of a call also the id of its result.
+export function blocksOf(history, isAll) {
+  const blocks = [];
+  const { answers } = history.columns;
+  let border = 0;
+  for (let id = 0; id < history.version; id += 1) {
+    while (border < history.borders.length && history.borders[border].parent_version <= id) {
+      blocks.push({ id, border: history.borders[border] });
+      border += 1;
+    }
+    const kind = history.kind(id);
+    if (answers[id] >= 0 && (kind === "observation" || kind === "error")) continue;
+    if (QUIET.has(kind) && !isAll && kind !== "retraction") continue;
+    blocks.push({ id, result: kind === "action" ? history.answered.get(id) : undefined });
+  }
+  return blocks;
+}
+
+export class Transcript {
+  constructor(app) {
+    this.app = app;
+    this.isAll = false;
+    this.opened = new Set();
+    this.portions = new Map();
+    this.texts = new Map();
+    this.nodes = new Map();
+    this.inner = el("div", { class: "flow" });
+    this.shown = el("div", { class: "blocks" });
+    this.inner.append(this.shown);
+    this.node = el("div", { class: "transcript", role: "feed", tabindex: 0, "aria-label": "Transcript" }, this.inner);
+    this.sight = new Sight(this.node, this.inner, () => this.draw());
+    new ResizeObserver(() => this.measure()).observe(this.shown);
+    this.shown.addEventListener("click", (event) => this.click(event));
+  }
+
+  // Begin with the blocks of a history, or of one that has grown; heights that were measured stay.
+  open(history) {
+    const before = this.heights;
+    this.history = history;
+    this.blocks = blocksOf(history, this.isAll);
+    this.heights = Float64Array.from(this.blocks, ({ id, border }, place) => before?.[place] ?? (border ? 40 : (USUAL[history.kind(id)] ?? 60)));
+    this.tops = new Float64Array(this.blocks.length + 1);
+    this.node.setAttribute("aria-busy", "false");
+    this.again();
+  }
+
+  // Draw all blocks in sight anew.
+  again() {
+    for (const node of this.nodes.values()) node.remove();
+    this.nodes.clear();
+    this.sum();
+    this.draw();
+  }
+
+  forget() {
+    this.portions.clear();
+    this.texts.clear();
+    this.heights = undefined;
+  }
+
+  showAll(isAll) {
+    this.isAll = isAll;
+    this.heights = undefined;
+    this.open(this.history);
+  }
+
+  sum() {
+    const { heights, tops } = this;
+    for (let place = 0; place < heights.length; place += 1) tops[place + 1] = tops[place] + heights[place];
+    this.inner.style.height = `${tops[heights.length]}px`;
+  }
+
+  // The place of the block of an event, or of the one before it.
+  placeOf(id) {
+    const came = this.history.came(id);
+    const action = this.history.columns.answers[came];
+    const wanted = action >= 0 ? action : came;
+    return Math.max(0, firstPlace(this.blocks.length, (place) => this.blocks[place].id > wanted) - 1);
+  }
+
+  draw() {
+    if (!this.history || this.app.tab !== "transcript") return;
+    const { top, height } = this.sight;
+    const first = Math.max(0, firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top - 500));
+    const last = Math.min(this.blocks.length, firstPlace(this.blocks.length, (place) => this.tops[place] > top + (height || 800) + 500));
+    for (const [place, node] of this.nodes) {
+      if (place >= first && place < last) continue;
+      node.remove();
+      this.nodes.delete(place);
+    }
+    let after = null;
+    for (let place = last - 1; place >= first; place -= 1) {
+      let node = this.nodes.get(place);
+      if (!node) {
+        node = this.block(place);
+        this.nodes.set(place, node);
+        this.shown.insertBefore(node, after);
+      }
+      after = node;
+    }
+    this.first = first;
+    this.shown.style.transform = `translateY(${this.tops[first]}px)`;
+    this.measure();
+  }
+
+  // Take the heights of what is drawn. What the reader sees stays where it is.
+  measure() {
+    if (!this.nodes.size || this.app.tab !== "transcript") return;
+    const { top } = this.sight;
+    const held = firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top);
+    let changed = false;
+    let shift = 0;
+    for (const [place, node] of this.nodes) {
+      const height = node.offsetHeight;
+      if (!height || Math.abs(height - this.heights[place]) < 1) continue;
+      if (place < held) shift += height - this.heights[place];
+      this.heights[place] = height;
+      changed = true;
+    }
+    if (!changed) return;
+    this.sum();
+    this.shown.style.transform = `translateY(${this.tops[this.first]}px)`;
+    if (shift && top > 0) this.sight.top = top + shift;
+    if (this.target !== undefined) this.bring(this.target);
+    else requestAnimationFrame(() => this.draw());
+  }
+
+  // Scroll an event into sight, near the top of it, and stay there while the heights around it are measured.
+  reveal(id) {
+    if (!this.history || !this.blocks.length) return;
+    this.target = this.placeOf(id);
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => (this.target = undefined), 700);
+    this.bring(this.target);
+  }
+
+  bring(place) {
+    this.sight.top = Math.max(0, this.tops[place] - Math.min(120, this.sight.height / 4));
+    this.draw();
+  }
+
+  // Whether a block is whole, or in part, in sight.
+  isInSight(id) {
+    const place = this.placeOf(id);
+    const { top, height } = this.sight;
+    return this.tops[place + 1] > top + 20 && this.tops[place] < top + height - 40;
+  }
+
+  click(event) {
+    if (event.target.closest("button, a, summary, input, textarea") || String(getSelection())) return;
+    const node = event.target.closest("[data-event]");
+    if (node) this.app.goToEvent(Number(node.dataset.event), false);
+  }
+
+  // The next block from the chosen one, or from the top of the sight.
+  step(by) {
+    const { event } = this.app;
+    const at = event === null ? firstPlace(this.blocks.length, (place) => this.tops[place] >= this.sight.top) - (by > 0 ? 1 : 0) : this.placeOf(event);
+    const place = Math.min(this.blocks.length - 1, Math.max(0, at + by));
+    if (this.blocks[place]) this.app.goToEvent(this.blocks[place].id);
+  }
+
+  // -- texts ----------------------------------------------------------------------------------------------------------
+
+  // The document of an event; undefined until it is there.
+  text(id) {
+    const known = this.texts.get(id);
+    if (known === undefined) this.load(id - (id % PORTION));
+    return known;
+  }
+
+  async load(start) {
+    if (this.portions.has(start)) return;
+    this.portions.set(start, true);
+    try {
+      const stop = Math.min(start + PORTION, this.history.version);
+      for (let at = start; at < stop; ) {
+        const events = await this.app.source.events(at, stop);
+        if (!events.length) break;
+        events.forEach((event, place) => this.texts.set(at + place, event));
+        at += events.length;
+        this.fill(start, at);
+      }
+    } catch (error) {
+      this.portions.delete(start);
+      this.app.live?.set(false, error.message);
+    }
+    if (this.texts.size > 4000) this.drop(start);
+  }
+
+  // Forget the texts that are far from those that were asked for last.
+  drop(start) {
+    for (const portion of [...this.portions.keys()].filter((each) => Math.abs(each - start) > 20 * PORTION)) {
+      for (let id = portion; id < portion + PORTION; id += 1) this.texts.delete(id);
+      this.portions.delete(portion);
+    }
+  }
+
+  // Draw the blocks anew whose texts have come.
+  fill(start, stop) {
+    for (const [place, node] of this.nodes) {
+      const { id, result } = this.blocks[place];
+      const isIn = (each) => each !== undefined && each >= start && each < stop;
+      if (!isIn(id) && !isIn(result)) continue;
+      const other = this.block(place);
+      node.replaceWith(other);
+      this.nodes.set(place, other);
+    }
+    this.measure();
+  }
+
+  // Draw again the block of an event: it was chosen, or is not any more, or has a note.
+  refresh(...ids) {
+    for (const id of ids) {
+      if (id === null || !this.history) continue;
+      const place = this.placeOf(id);
+      const node = this.nodes.get(place);
+      if (!node) continue;
+      const other = this.block(place);
+      if (node.contains(document.activeElement)) refill(node, ...other.childNodes);
+      else node.replaceWith(other);
+      if (other.isConnected) this.nodes.set(place, other);
+      else node.className = other.className;
+    }
+  }
+
+  // -- a block --------------------------------------------------------------------------------------------------------
+
+  block(place) {
+    const { id, result, border } = this.blocks[place];
+    const { history, app } = this;
+    if (border) return this.border(border, place);
+    const kind = history.kind(id);
+    if (kind === "condensation") return this.cut(id, place);
+    const isFailed = kind === "damaged" || kind === "error" || (result !== undefined && history.kind(result) === "error");
+    const node = el("article", {
+      class: `block-of g${history.group(id)}${isFailed ? " failed" : ""}${app.event === id || (result !== undefined && app.event === result) ? " chosen" : ""}`,
+      "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `${sentence(kind)} ${idOf(id)}`,
+    });
+    if (history.isUnshown(id)) node.classList.add("unshown");
+    const main = el("div", { class: "what" });
+    const event = this.text(id);
+    if (event === undefined) main.append(el("b", {}, sentence(kind)), el("span", { class: "soft gist" }, ` ${printable(app.source.gist(id) ?? "")}`), el("div", { class: "waiting" }));
+    else main.append(...this.content(id, kind, event));
+    if (result !== undefined) main.append(...this.result(id, result));
+    main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
+    app.detail.mark(main);
+    node.append(this.idLink(id), main, this.facts(id, result));
+    return node;
+  }
+
+  idLink(id) {
+    return el("button", { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) }, idOf(id));
+  }
+
+  // The time and the tokens at the right.
+  facts(id, result) {
+    const { history } = this;
+    const tokens = history.tokens(id) + (result === undefined ? 0 : history.tokens(result));
+    const time = moment(history.time(id), "");
+    return el("div", { class: "facts-of", title: time ? moment(history.time(id), history.zone) : null }, el("span", {}, time.slice(11)), el("span", {}, tokens ? `${history.about}${tokenCount(tokens)}` : ""));
+  }
+
+  content(id, kind, event) {
+    if (event.kind === "damaged") return [el("b", { class: "problem" }, "Damaged"), el("p", { class: "problem" }, said(event.problem))];
+    if (event.redacted) return [el("b", {}, sentence(kind)), el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
+    if (kind === "action") return this.call(id, event);
+    const nodes = [el("b", {}, NAMES[kind] ?? sentence(kind)), ...this.thinking(id, event)];
+    if (kind === "observation" || kind === "error") return [...nodes, ...this.output(id, event)];
+    if (kind === "user" || kind === "agent" || kind === "environment" || kind === "system") return [...nodes, ...this.neededAgain(id), textOf(event.content ?? "").trim() ? this.prose(id, textOf(event.content)) : el("span", { class: "soft" }, " no text")];
+    if (kind === "retraction") return [...nodes, el("p", {}, `Returns to version ${grouped(event.version)}. `, said(event.reason ?? ""))];
+    return [...nodes, this.code(`${id} whole`, pretty(event.data ?? event.changed ?? event.reason ?? event))];
+  }
+
+  thinking(id, event) {
+    const texts = (event.thinking ?? []).map((part) => part.thinking).filter((text) => typeof text === "string" && text);
+    if (!texts.length) return [];
+    return [el("details", {}, el("summary", { class: "soft" }, "Thinking"), this.prose(`${id} thinking`, texts.join("\n")))];
+  }
+
+  call(id, event) {
+    const thought = textOf(event.thought ?? "");
+    const values = parsed(event.arguments);
+    const { line, brief, rest } = parts(values);
+    const head = el("div", { class: "call" }, said(String(event.tool), "b"), " ", line ? el("bdi", { class: "line-of soft" }, printable(line.split("\n")[0])) : null,
+      ...brief.map(([name, value]) => el("span", { class: "brief soft" }, said(`${name} ${value}`))));
+    return [
+      ...this.thinking(id, event), thought ? this.prose(`${id} thought`, thought) : null, head, ...this.neededAgain(id),
+      line.includes("\n") ? this.code(`${id} line`, line) : null,
+      ...Object.entries(rest).map(([name, text]) => el("div", { class: "argument" }, name === DIFFERENCE ? null : el("span", { class: "soft" }, said(name)), PROSE.has(name) ? this.prose(`${id} ${name}`, text) : this.code(`${id} ${name}`, text, "", name === DIFFERENCE))),
+    ].filter(Boolean);
+  }
+
+  result(id, result) {
+    const { history } = this;
+    const event = this.text(result);
+    const isError = history.kind(result) === "error";
+    const took = history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
+    const code = event?.extras?.exit_code;
+    const words = [isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
+    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, el("button", { class: "link id-of", "aria-label": `Choose event ${idOf(result)}`, onclick: () => this.app.goToEvent(result, false) }, idOf(result)), ` ${words}`);
+    if (event === undefined) return [head, el("div", { class: "waiting" })];
+    if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
+    return [head, ...this.output(result, event)];
+  }
+
+  output(id, event) {
+    const text = textOf(event.content ?? event.problem ?? "").replace(/\s+$/, "");
+    return text ? [this.code(`${id} output`, text, this.history.kind(id) === "error" ? "error" : "")] : [el("p", { class: "soft" }, "no output")];
+  }
+
+  // What in an event the agent wrote again after it had been dropped.
+  neededAgain(id) {
+    const terms = this.app.marks.again.get(id);
+    if (!terms) return [];
+    const { event, condensation } = terms[0];
+    const names = Marks.names(terms);
+    return [el("span", { class: "needed", title: names.join(", ") }, `needed again: ${names.slice(0, 3).map(printable).join(", ")}${names.length > 3 ? ` and ${grouped(names.length - 3)} more` : ""}, known at `, this.way(event), ", forgotten at ", this.way(condensation))];
+  }
+
+  way(id) {
+    return el("button", { class: "link", onclick: () => this.app.goToEvent(id) }, idOf(id));
+  }
+
+  // -- texts as elements ----------------------------------------------------------------------------------------------
+
+  prose(name, text) {
+    return this.clipped(name, text, (part) => el("div", { class: "prose" }, ...markdown(part)));
+  }
+
+  code(name, text, kind = "", isPatch = false) {
+    return this.clipped(name, text, (part) => el("pre", { class: `code ${kind}` }, ...coded(part, isPatch)));
+  }
+
+  // The beginning of a text, and a button for the rest.
+  clipped(name, text, show) {
+    const whole = this.opened.has(name);
+    const end = whole ? text.length : endOfClip(text);
+    const node = show(text.slice(0, end));
+    this.app.detail.mark(node);
+    if (end < text.length || whole) {
+      const lines = text.slice(end).split("\n").length;
+      const button = el("button", { class: "more", "aria-expanded": whole, onclick: () => {
+        if (!this.opened.delete(name)) this.opened.add(name);
+        const other = this.clipped(name, text, show);
+        box.replaceWith(other);
+        /** @type {HTMLElement} */ (other.querySelector(".more")).focus({ preventScroll: true });
+        this.measure();
+      } }, whole ? "Show less" : `Show all: ${lines > 1 ? count(lines, "more line") : `${short(text.length - end)} more characters`}`);
+      const box = el("div", { class: "clip" }, node, button);
+      return box;
+    }
+    return node;
+  }
+
+  // -- what is no message ---------------------------------------------------------------------------------------------
+
+  border({ parent, parent_version: version }, place) {
+    const href = this.app.source.address?.(parent, version);
+    return el("article", { class: "cut border", "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": "Fork" }, "Fork of ", href ? el("a", { href }, said(parent)) : said(parent), ` at version ${grouped(version)}: the events before are shared`);
+  }
+
+  // A condensation: what it took out of the View, and what of it was needed again.
+  cut(id, place) {
+    const { app, history } = this;
+    const change = history.changes.get(id);
+    const took = app.removed(id);
+    const needed = app.marks.needed.get(id);
+    const names = needed ? Marks.names(needed.terms) : [];
+    const time = moment(history.time(id), "").slice(11);
+    const isDeclined = change.outcome === "declined";
+    const node = el("article", { class: `cut${app.event === id ? " chosen" : ""}`, "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `Condensation ${idOf(id)}` },
+      el("p", {}, el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.way(id)), ` ${[time, change.reason || "no reason given", `${history.about}${short(took.before)} → ${tokenCount(took.after)}`].filter(Boolean).map((each) => `· ${each}`).join(" ")}`),
+      isDeclined ? null : el("p", {}, `${sentence(took.words)} left the context`, change.summary == null ? "; no summary took their place." : ", one summary took their place.",
+        ...(names.length ? [" Of what was dropped, ", el("b", {}, `${count(names.length, "thing was", "things were")} needed again`), ": ", said(names.slice(0, 6).join(", ")), names.length > 6 ? `, ${grouped(names.length - 6)} more` : "", "."] : needed ? " Nothing that was dropped was needed again." : [])),
+      el("div", { class: "ways" },
+        el("button", { onclick: () => app.compare(id, id + 1, id) }, "Before ⇄ after"),
+        needed?.terms.length ? el("button", { onclick: () => app.goToEvent(needed.terms[0].needed_in) }, `First needed again at ${idOf(needed.terms[0].needed_in)}`) : null));
+    if (change.summary != null) node.append(this.summary(id));
+    node.append(...this.notesOf(id));
+    return node;
+  }
+
+  summary(id) {
+    const event = this.text(id);
+    const text = event?.summary ?? "";
+    const tokens = this.history.tokens(this.history.changes.get(id).summary);
+    return el("details", { open: this.opened.has(`${id} summary`), ontoggle: ({ target }) => (target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`)) },
+      el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)}`),
+      event === undefined ? el("div", { class: "waiting" }) : this.prose(`${id} summary text`, text));
+  }
+
+  notesOf(id) {
+    const note = this.app.notes?.of(id);
+    return note ? [el("p", { class: "note" }, "★ ", said(note.text || "bookmarked"))] : [];
+  }
+}
+
+const NAMES = { user: "User", agent: "Agent", system: "System prompt", environment: "Environment" };
+
+function endOfClip(text) {
+  let end = 0;
+  for (let line = 0; line < CLIP_LINES; line += 1) {
+    const next = text.indexOf("\n", end);
+    if (next < 0) return text.length <= CLIP_CHARACTERS + 200 ? text.length : CLIP_CHARACTERS;
+    end = next + 1;
+  }
+  if (end > CLIP_CHARACTERS) return CLIP_CHARACTERS;
+  // A few lines more are shown at once.
+  return text.length - end < 200 && text.slice(end).split("\n").length <= 3 ? text.length : end - 1;
+}
+
+function parsed(given) {
+  if (typeof given !== "string") return given ?? {};
+  try {
+    return JSON.parse(given);
+  } catch {
+    return given;
+  }
+}
+
+// The arguments of a call: the one that says most, as a line, and the others by name. What one puts in another's place
+// is a difference.
+function parts(values) {
+  if (typeof values === "string") return { line: values, brief: [], rest: {} };
+  if (Array.isArray(values) || values === null) return { line: "", brief: [], rest: { arguments: pretty(values) } };
+  const given = { ...values };
+  const rest = {};
+  const brief = [];
+  for (const [before, after] of [["old_str", "new_str"], ["old_string", "new_string"]]) {
+    if (typeof given[before] !== "string" || typeof given[after] !== "string") continue;
+    rest[DIFFERENCE] = difference(given[before], given[after]);
+    delete given[before];
+    delete given[after];
+  }
+  const telling = TELLING.find((name) => typeof given[name] === "string" || isWords(given[name]));
+  const found = telling === undefined ? "" : given[telling];
+  const line = isWords(found) ? found.at(-1) : found;
+  if (telling !== undefined) delete given[telling];
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null || value === false) continue;
+    const text = typeof value === "string" ? value : pretty(value);
+    if (text.length <= BRIEF && !text.includes("\n")) brief.push([name, text]);
+    else rest[name] = text;
+  }
+  return { line, brief, rest };
+}
+
+const BRIEF = 48; // characters of an argument beside the name of the tool
+const PROSE = new Set(["message", "thought", "prompt"]);
+const DIFFERENCE = "difference";
+const TELLING = ["file_path", "path", "command", "cmd", "pattern", "query", "url", "description", "code"];
+const isWords = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string");
+
+// The lines that differ, with those before and after them that are the same.
+export function difference(before, after) {
+  const [old, young] = [before.split("\n"), after.split("\n")];
+  let start = 0;
+  while (start < old.length && start < young.length && old[start] === young[start]) start += 1;
+  let end = 0;
+  while (end < old.length - start && end < young.length - start && old.at(-1 - end) === young.at(-1 - end)) end += 1;
+  const same = (lines) => lines.map((line) => ` ${line}`);
+  const changed = (sign, lines) => (lines.length ? [signed(sign, lines.join("\n"))] : []);
+  return [
+    ...same(old.slice(Math.max(0, start - 3), start)), ...changed("-", old.slice(start, old.length - end)), ...changed("+", young.slice(start, young.length - end)), ...same(old.slice(old.length - end, old.length - end + 3)),
+  ].join("\n");
+}

@@ -1,0 +1,56 @@
+"""Read the search line of the list: words that name a facet, such as ``has:error tool:Bash``, and words of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Any
+
+from foldlog._figures.tables import STATES, Where
+from foldlog._words.times import moment_of
+from foldlog.eventstore import InvalidArgument
+
+KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
+"""The names before a colon that choose by a figure; any other word is searched in texts."""
+
+_FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
+
+
+def chosen_by(line: str, found: Callable[[str], Collection[str]]) -> Where:
+    """Return which conversations a search line chooses. ``found`` returns the ids of those that contain some words.
+    Raises ``InvalidArgument`` for a value that there is not.
+    """
+    chosen: dict[str, Any] = {"companions": False, "attributes": {}}
+    for key, quoted, plain in _FACET.findall(line):
+        _choose(chosen, key, quoted or plain)
+    words = _FACET.sub(" ", line).strip()
+    if words:
+        chosen["only"] = found(words)
+    return Where(**chosen)
+
+
+def _choose(chosen: dict[str, Any], key: str, value: str) -> None:
+    match key:
+        case "attribute":
+            name, equals, named = value.partition("=")
+            if not equals:
+                raise InvalidArgument(f"attribute:{value} names no value; write attribute:NAME=VALUE")
+            chosen["attributes"][name] = named
+        case "has":
+            if value not in ("error", "errors"):
+                raise InvalidArgument(f"has:{value} is not known; has:error chooses runs with an error")
+            chosen["has_error"] = True
+        case "since" | "until":
+            chosen[key] = _moment(key, value)
+        case "state" if value not in STATES:
+            raise InvalidArgument(f"state:{value} is not known; give one of {', '.join(STATES)}")
+        case _:
+            chosen[key] = value
+
+
+def _moment(key: str, value: str) -> datetime:
+    try:
+        return moment_of(value)
+    except ValueError as error:
+        raise InvalidArgument(f"{key}:{value} is no time; write a date such as 2026-09-20, or 7d") from error

@@ -1,0 +1,166 @@
+"""A run as text: blocks, marks, notes and what the model knew, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
+from tests.browser.chromium import Chromium, Page
+from tests.browser.states import V, sample
+from tests.page_samples import hostile_history
+
+BLOCKS = "document.querySelectorAll('.transcript [data-event]')"
+READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
+START = datetime(2026, 3, 4, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def page(chromium: Chromium) -> Iterator[Page]:
+    with chromium.new_page(tab="transcript") as opened:
+        yield opened
+
+
+def at(seconds: int) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def failing() -> list[Event]:
+    """A run with two errors, a wait of ten minutes, and a file that is needed again after it was forgotten."""
+    return [
+        Message(source="user", content="Fix `src/alpha.py`, **please**", timestamp=at(0)),
+        Action(tool="Read", arguments={"file_path": "src/beta.py"}, call_id="1", timestamp=at(1)),
+        Observation(tool="Read", content="value = 1", call_id="1", timestamp=at(2)),
+        Action(
+            tool="Edit",
+            arguments={"file_path": "src/alpha.py", "old_string": "a\nvalue = 1\nb", "new_string": "a\nvalue = 2\nb"},
+            call_id="2",
+            timestamp=at(3),
+        ),
+        Observation(tool="Edit", content="no such text", call_id="2", is_error=True, timestamp=at(603)),
+        CondensationAction(forgotten_event_ids=[1, 2], timestamp=at(604)),
+        Action(tool="Bash", arguments={"command": "cat src/beta.py"}, call_id="3", timestamp=at(605)),
+        Observation(
+            tool="Bash", content="denied", call_id="3", is_error=True, extras={"exit_code": 2}, timestamp=at(606)
+        ),
+    ]
+
+
+def opened(page: Page, url: str) -> None:
+    page.open(url)
+    page.wait(READY)
+    page.settle()
+
+
+def block(page: Page, event: int) -> str:
+    return " ".join(page.text(f'.transcript [data-event="{event}"]').split())
+
+
+def test_a_call_and_its_result_are_one_block_and_an_edit_is_a_difference(page, report):
+    opened(page, report(failing()))
+    events = page.ask(f"Array.from({BLOCKS}, (each) => Number(each.dataset.event))")
+    assert events == [0, 1, 3, 5, 6]
+    assert page.ask("document.querySelector('[data-event=\"0\"] .prose b').textContent") == "please"
+    changed = page.ask(
+        'Array.from(document.querySelectorAll(\'[data-event="3"] pre .added, [data-event="3"] pre .removed\'),'
+        " (each) => each.textContent)"
+    )
+    assert changed == ["-value = 1", "+value = 2"]
+    assert "failed after 10 m 00 s no such text" in block(page, 3)
+    assert "failed, exit 2 after 1.0 s denied" in block(page, 6)
+    assert page.ask("document.querySelectorAll('.block-of.failed').length") == 2
+
+
+def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
+    opened(page, report(failing()))
+    page.wait("document.querySelector('.cut').innerText.includes('needed again')")
+    assert "1 thing was needed again: beta.py" in block(page, 5)
+    assert "needed again: beta.py, known at 1, forgotten at 5" in block(page, 6)
+    page.click(".cut button", "First needed again at 6")
+    assert page.ask(f"{V}.event") == 6
+
+
+def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):
+    opened(page, report(failing()))
+    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 wait‹›")
+    seen = []
+    for key in ("e", "e", "e", "E", "c", "w"):
+        page.press(key, shift=key.isupper())
+        seen.append(page.ask(f"{V}.event"))
+    assert seen == [4, 7, 4, 7, 5, 4]
+    assert page.ask("document.querySelector('.block-of.chosen').dataset.event") == "3"
+    page.click(".chip.errors button[aria-label='Next error']")
+    assert page.ask(f"{V}.event") == 7
+    assert page.ask("location.hash").startswith("#v=8&e=7") or page.ask(f"{V}.address()") == "#v=8&e=7"
+
+
+def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, report):
+    opened(page, f"{report(failing())}#v=6&e=6")
+    page.wait("document.querySelector('.knew').innerText.includes('needed again at 6')")
+    words = " ".join(page.text(".knew").split())
+    assert words.startswith("At version 6 the model knew")
+    assert "With the View of version 6 the agent wrote it." in words
+    assert "It did not know any more beta.py (1) needed again at 6 2 events forgotten" in words
+    assert "condensation 5 forgot 2 events" in words
+
+
+def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(page, report, serve, stored):
+    for url in (report(failing()), serve(stored("c", failing()))):
+        opened(page, url if url.startswith("file:") else f"{url}&id=c")
+        page.run(f"{V}.goToEvent(6)")
+        page.ask("document.querySelector('.noting textarea').value = 'look here'")
+        page.click(".noting button", "Keep")
+        page.wait("document.querySelector('.block-of .note')?.innerText.includes('look here')")
+        page.ask("location.reload()")
+        page.wait("document.querySelector('.block-of .note')?.innerText.includes('look here')")
+    assert page.problems == []
+
+
+def test_a_hostile_history_runs_nothing_in_the_transcript(page, report):
+    opened(page, report(hostile_history()))
+    for place in range(0, 80, 6):
+        page.run(f"{V}.transcript.reveal({place})")
+        page.wait(READY)
+    page.ask("document.querySelectorAll('.transcript details').forEach((each) => (each.open = true))")
+    page.run(f"{V}.find('script')")
+    assert page.problems == []
+    assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert page.ask("window.attacked") is None
+    assert page.ask("document.querySelectorAll('.transcript a, .transcript img, .transcript iframe').length") == 0
+
+
+def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page, long_report):
+    opened(page, long_report)
+    assert page.ask(f"{BLOCKS}.length") < 60
+    page.run(f"{V}.goToEvent(50_000)")
+    page.wait(READY)
+    page.settle()
+    assert page.ask(f"{BLOCKS}.length") < 60
+    assert page.ask(f"{V}.transcript.isInSight(50_000)")
+    page.ask(f"{V}.transcript.node.scrollTop -= 3000")
+    page.wait(READY)
+    page.settle()
+    gaps = page.ask(
+        f"""(() => {{
+          const boxes = Array.from({BLOCKS}, (each) => each.getBoundingClientRect());
+          const {{ top, bottom }} = {V}.transcript.node.getBoundingClientRect();
+          return [boxes[0].top <= top + 1, boxes.at(-1).bottom >= bottom - 1];
+        }})()"""
+    )
+    assert gaps == [True, True]
+
+
+def test_the_sample_can_be_read_with_the_keyboard(page, report):
+    opened(page, report(sample()))
+    page.run(f"{V}.goToEvent(100)")
+    page.press("j")
+    following = page.ask(f"{V}.event")
+    page.press("k")
+    assert page.ask(f"{V}.event") < following
+    page.press("m")
+    assert page.ask("document.querySelector('main.history').checkVisibility()")
+    page.press("m")
+    page.press("n")
+    assert page.ask("document.activeElement.localName") == "textarea"

@@ -1,0 +1,193 @@
+"""What the server tells of one run beside its columns: texts, what was needed again, notes, progress, and one file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog._documents import DroppedTermDocument
+from foldlog._reports.dropped import condensations, dropped_by
+from foldlog._reports.needed_again import needed_again
+from foldlog._web import pages
+from foldlog._web.app import application
+from foldlog._web.notes import TEXT_MAX
+from foldlog.eventstore import CondensationAction, Message, Observation, open_store
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.projections import Views
+from tests.foldlog.formats.reading import histories_at
+from tests.web_client import Answer, Client, asking
+
+SAMPLE = Path(foldlog.__file__).parent / "sample"
+JSON = {"content-type": "application/json"}
+
+
+def needing() -> list[Any]:
+    """A conversation that forgets a file and names it again."""
+    return [
+        Message(source="user", content="look at src/alpha.py and src/beta.py"),
+        Observation(tool="read", content="def alpha_value"),
+        CondensationAction(forgotten_event_ids=[0, 1]),
+        Message(source="agent", content="I read src/alpha.py again"),
+        Message(source="agent", content="and src/alpha.py once more"),
+    ]
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        store.ingest("c", iter(needing()))
+        yield store
+
+
+@pytest.fixture
+def client(store):
+    with asking(application(store, token=None)) as client:
+        yield client
+
+
+def note(client: Client, event: int | None, text: str | None, **headers: str) -> Answer:
+    body = json.dumps({"event": event, "text": text}).encode()
+    return client.send("POST", "/api/notes", {"id": "c"}, {**JSON, **headers}, body)
+
+
+def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
+    asked = client.get("/api/events", {"id": "c", "start": 1, "stop": 4}).json()
+    assert [event["id"] for event in asked["events"]] == [1, 2, 3]
+    assert asked["events"][2]["content"] == "I read src/alpha.py again"
+    monkeypatch.setattr(pages, "_TEXT_MAX", 10)
+    assert [event["id"] for event in client.get("/api/events", {"id": "c"}).json()["events"]] == [0]
+
+
+def test_what_was_dropped_and_needed_again_is_told_with_its_places(client):
+    (condensation,) = client.get("/api/dropped", {"id": "c"}).json()["condensations"]
+    assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (2, 2, 3)
+    assert condensation["terms"] == [{"term": "src/alpha.py", "event": 0, "needed_in": 3}]
+
+
+def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
+    with foldlog.open(f"sqlite:///{tmp_path}/sample.db") as histories:
+        store = histories.store
+        for number, history in enumerate(histories_at(SAMPLE)):
+            store.ingest(f"sample-{number}", iter(history.events))
+        for row in store.iter_conversations():
+            views = Views(store)
+            each = [dropped_by(store, views, row.id, action.id) for action in condensations(store, row.id)]
+            wanted = [
+                (one.condensation.id, len(one.events), {(term.term, term.event, term.needed_in) for term in one.needed})
+                for one in each
+                if one is not None
+            ]
+            assert [
+                (one.condensation, one.events, {(term.term, term.event, term.needed_in) for term in one.terms})
+                for one in needed_again(store, row.id)
+            ] == wanted
+
+
+def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
+    more = [CondensationAction(forgotten_event_ids=[3, 4]), Message(source="agent", content="src/alpha.py, please")]
+    store.ingest("d", iter([*needing(), *more]))
+    assert [one.terms for one in needed_again(store, "d")] == [
+        (DroppedTermDocument("src/alpha.py", 0, 3),),
+        (DroppedTermDocument("src/alpha.py", 4, 6),),
+    ]
+
+
+def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
+    head = store.conversation("c")
+    assert note(client, 3, "why again?").json()["notes"][0]["text"] == "why again?"
+    note(client, None, "a run to remember")
+    note(client, 3, "")
+    told = client.get("/api/notes", {"id": "c"}).json()["notes"]
+    assert [(each["event"], each["text"]) for each in told] == [(None, "a run to remember"), (3, "")]
+    assert note(client, 3, None).json()["notes"] == told[:1]
+    assert store.conversation("c") == head
+    store.append("c", [Message(source="user", content="more")], expected_version=5)
+    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == told[:1]
+
+
+def test_an_erasure_and_a_redaction_take_the_notes_with_them(client, store):
+    note(client, 0, "it says src/alpha.py")
+    redact(store, "c", 0, reason="asked to", by="ana")
+    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+    note(client, 1, "again")
+    erase(store, "c", reason="asked to")
+    assert client.get("/api/notes", {"id": "c"}).status == 410
+
+
+def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
+    keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
+    with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:
+        store.ingest("c", iter(needing()))
+        with asking(application(store, token=None)) as client:
+            note(client, 1, "a remarkable remark")
+            assert note(client, 2, "").json()["notes"][0]["text"] == "a remarkable remark"
+    files = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert not any(b"remarkable" in content for content in files)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[1]",
+        b'{"event": -1, "text": ""}',
+        b'{"event": true, "text": ""}',
+        b'{"event": 99, "text": ""}',
+        b'{"event": 1, "text": 5}',
+        json.dumps({"event": 1, "text": "x" * (TEXT_MAX + 1)}).encode(),
+    ],
+)
+def test_a_note_that_is_none_is_refused_and_changes_nothing(client, body):
+    refused = client.send("POST", "/api/notes", {"id": "c"}, JSON, body)
+    assert (refused.status, "error" in refused.json()) == (400, True)
+    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+
+
+def test_no_other_site_can_send_a_note(client):
+    body = b'{"event": 1, "text": "attacked"}'
+    for headers in ({"content-type": "text/plain"}, {}, {**JSON, "sec-fetch-site": "cross-site"}):
+        assert client.send("POST", "/api/notes", {"id": "c"}, headers, body).status == 403
+    assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
+
+
+def test_the_file_of_a_run_has_its_notes_and_what_was_needed_again(client):
+    note(client, 3, "why again?")
+    saved = client.get("/api/report", {"id": "c"})
+    assert saved.headers["content-disposition"] == 'attachment; filename="foldlog.html"'
+    held = {}
+    for name in ("notes", "dropped"):
+        (packed,) = re.findall(rf'class="{name}" data-first="0">([^<]+)<', saved.text)
+        (held[name],) = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert held["notes"]["text"] == "why again?"
+    assert held["dropped"]["terms"][0]["needed_in"] == 3
+
+
+def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
+    monkeypatch.setattr(pages, "_TELL_EVERY", 1)
+    pages_of_store = pages.Pages(store)
+    seen = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
+    assert seen == [0, 1, 2, 3, 4]
+    assert client.get("/api/progress", {"id": "c"}).json() == {"conversation": "c", "done": 0, "total": 5}
+
+
+def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "_LONG", 3)
+    with open_store(f"sqlite:///{tmp_path}/long.db") as store:
+        store.ingest("c", iter(needing()))
+        with asking(application(store, token=None)) as client:
+            first = client.get("/api/history", {"id": "c"}).json()
+    with open_store(f"sqlite:///{tmp_path}/long.db") as store, asking(application(store, token=None)) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(pages.Pages, "_fold", None)
+            assert client.get("/api/history", {"id": "c"}).json() == first
+        redact(store, "c", 0, reason="asked to", by="ana")
+        assert client.get("/api/history", {"id": "c"}).json()["redactions"] == 1
