@@ -53,4 +53,4 @@ def _moment(key: str, value: str) -> datetime:
     try:
         return moment_of(value)
     except ValueError as error:
-        raise InvalidArgument(f"{key}:{value} is no time; write a date such as 2026-09-20, or 7d") from error
+        raise InvalidArgument(f"{key}:{value} is not a time; write a date such as 2026-09-20, or 7d") from error

@@ -322,7 +322,7 @@ def test_a_wrong_question_gets_a_reason(client, store):
         ("event?id=usual", 400, "'event' is missing"),
         ("find?id=usual", 400, "'words' is missing"),
         ("search?words=+", 400, "'words' is missing"),
-        ("runs?id=usual", 400, "'other' is missing"),
+        ("compare?id=usual", 400, "'other' is missing"),
         ("conversations?limit=-1", 400, "whole number"),
         ("follow?id=none", 404, "no conversation"),
         ("follow?id=gone", 410, "was erased"),

@@ -36,7 +36,7 @@ export class Comparison {
     const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, el("a", { href: `./?${new URLSearchParams({ id: run.conversation })}` }, said(printable(run.conversation)))))];
     const cells = rows.map(([name, ...values]) => [el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", { class: value === values[0] && value === values[1] ? "soft" : "" }, said(value)))]);
     return [
-      el("p", { class: "summary" }, el("b", {}, same ? `The first ${grouped(same)} requests and calls say the same` : "They differ from the first request on"), `; ${grouped(both)} are in both.${redacted ? ` Nothing is known of those that are redacted: ${grouped(redacted)}.` : ""}`),
+      el("p", { class: "summary" }, el("b", {}, same ? `${same === 1 ? "The first request or call says" : `The first ${grouped(same)} requests and calls say`} the same` : "They differ from the first request on"), `; both have ${grouped(both)} of them.${redacted ? ` Nothing is known of those that are redacted: ${grouped(redacted)}.` : ""}`),
       table(head, cells),
     ];
   }

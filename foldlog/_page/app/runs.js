@@ -405,7 +405,7 @@ export class Runs {
       cell("errors", one.errors ? grouped(one.errors) : "", " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
-      cell("cost", one.spent && one.spent.cost !== null ? costWords(one.spent) : "", " cost"),
+      cell("cost", one.spent && one.spent.cost !== null ? (one.spent.cost > 0 && one.spent.cost < 0.0005 ? "< $0.001" : costWords(one.spent)) : "", " cost"),
       el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dayAndClock(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
     item.append(box, row);
     return item;
@@ -464,28 +464,22 @@ function marked(text, highlights) {
   return node;
 }
 
-// The tokens of the prompts of a run as a line; a fall is a condensation.
+// The tokens of the prompts of a run as an area; a line at each fall, which is a condensation.
 function sparkline(context) {
-  const width = 240;
-  const height = 26;
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("class", "spark");
-  svg.setAttribute("aria-hidden", "true");
-  if (context.length < 2) return svg;
+  const node = el("span", { class: "spark", "aria-hidden": true });
+  if (context.length < 2) return node;
   const most = Math.max(...context, 1);
-  const points = context.map((tokens, place) => `${((place / (context.length - 1)) * width).toFixed(1)},${(height - (tokens / most) * (height - 2)).toFixed(1)}`);
-  const area = document.createElementNS("http://www.w3.org/2000/svg", "polygon");
-  area.setAttribute("points", `0,${height} ${points.join(" ")} ${width},${height}`);
-  svg.append(area);
+  const x = (place) => `${((100 * place) / (context.length - 1)).toFixed(1)}%`;
+  const area = el("span", { class: "area" });
+  area.style.clipPath = `polygon(0% 100%, ${context.map((tokens, place) => `${x(place)} ${(100 - (94 * tokens) / most).toFixed(1)}%`).join(", ")}, 100% 100%)`;
+  node.append(area);
   context.forEach((tokens, place) => {
     if (!place || tokens > context[place - 1] * 0.6) return;
-    const fall = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, value] of Object.entries({ x: (place / (context.length - 1)) * width - 1, y: 0, width: 2, height })) fall.setAttribute(name, String(value));
-    svg.append(fall);
+    const fall = el("span", { class: "fall" });
+    fall.style.left = x(place);
+    node.append(fall);
   });
-  return svg;
+  return node;
 }
 
 // The way back from a run to the list, with its words and its order.
