@@ -31,7 +31,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres.wire import bigint, packed
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Record, Row, in_columns
+from foldlog.eventstore.recorders.types import Conversation, Record, Row, in_columns
 from foldlog.projections import Views
 from foldlog.projections.stored.revision_codec import PROJECTION
 from tests.postgres.servers import Server, new_primary
@@ -69,7 +69,7 @@ class Template:
             self._records = store.query("c", lambda read: list(read.records(PROJECTION)))
 
     def rows(self, name: str, salt: bytes, now: int) -> list[Row]:
-        return chained(Conversation(0, name, now, salt, 0, None, None), self.batch, now)[0]
+        return chained(Conversation(0, name, now, salt), self.batch, now)[0]
 
     def records(self, name: str) -> Iterator[Record]:
         seed = checksum_seed(name)
@@ -103,7 +103,7 @@ def _insert(transaction: Transaction, template: Template, group: Sequence[int]) 
     now = time.time_ns() // 1_000
     for place in group:
         name, salt = name_of(place), new_salt()
-        key = transaction.begin(Beginning(name, now, salt)).key
+        key = transaction.begin(Conversation(0, name, now, salt)).key
         transaction.insert(key, template.rows(name, salt, now))
         transaction.put_records(key, PROJECTION, list(template.records(name)))
 

@@ -57,7 +57,7 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Beginning, Place, PlacedRow, Record, Row
+from foldlog.eventstore.recorders.types import Conversation, Place, PlacedRow, Record, Row
 
 BATCH_MAX = 1_000
 _PAGE = 500
@@ -366,7 +366,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     as_stored = _encoded(kind, schema, stored.state, codec.decode(kind, schema, stored.state, version))
     found = not_erased(database.find(transaction, conversation))
     if found is None:
-        found = begin_new(transaction, database, Beginning(conversation, now, new_salt()))
+        found = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
     if version < found.begins:
         raise StoreUnavailable(
             f"conversation {conversation!r} has event {version} already: it shares it with another one", kind="taken"

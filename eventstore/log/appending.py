@@ -41,7 +41,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Outcome, Place, RecalledKey, unplaced
+from foldlog.eventstore.recorders.types import Ancestor, Conversation, Outcome, Place, RecalledKey, unplaced
 from foldlog.eventstore.times import EPOCH
 
 _new: Final = tuple.__new__  # what Recorded(...) calls, without the call around it
@@ -195,8 +195,8 @@ def open_to_append(
     found, replaces = find_meant(database, transaction, conversation, generation)
     if found is not None:
         return WriteTransaction(transaction, found, database)
-    beginning = Beginning(conversation, 0, new_salt(), replaces=replaces)
-    return WriteTransaction.of_new(transaction, database, beginning)
+    new = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
+    return WriteTransaction.of_new(transaction, database, new)
 
 
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
@@ -295,17 +295,19 @@ def begin_fork(
         raise VersionConflict(new_id, 0, rival.version)
     owner = _owner(database, transaction, found, at)
     parent = ReadTransaction(transaction, owner, database)
-    fork = Fork(owner, parent.last_row(at))
-    new = Beginning(
+    new = Conversation(
+        0,
         new_id,
         database.now(),
         owner.salt if owner.sealed_key is None else b"",  # the fork gets a key below, which holds the salt
-        fork=fork,
-        replaces=replaces,
+        parent=owner.key,
         parent_version=at,
+        parent_id=owner.id,
+        lineage=(Ancestor(owner.key, at, owner.id, owner.sealed_key is not None, owner.parent), *owner.lineage),
         seed=first_head(owner, parent.salt),
+        replaces=replaces,
     )
-    begun = begin_new(transaction, database, new)._replace(salt=parent.salt)
+    begun = begin_new(transaction, database, new.grown(parent.last_row(at)))._replace(salt=parent.salt)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)

@@ -34,7 +34,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Row
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 CHUNK = 1_000
 """The number of rows in one transaction: 1,000 events hold the write lock for some 10 to 50 ms."""
@@ -159,16 +159,7 @@ class StagedWriter:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
             return staged(transaction, database, self.key)
-        beginning = Beginning(
-            new.id,
-            new.created_at,
-            new.salt,
-            staged=True,
-            replaces=self._replaces,
-            parent_version=new.parent_version,
-            seed=new.seed,
-        )
-        begun = begin_new(transaction, database, beginning)
+        begun = begin_new(transaction, database, new._replace(visible=False, replaces=self._replaces))
         return WriteTransaction(transaction, begun, database)
 
 
@@ -180,7 +171,7 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if there is not None:
         history = new_events(database, there, history)
-    last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
+    last = there or Conversation(0, conversation, database.now(), new_salt())
     with StagedWriter(database, last, there) as writer:
         for chunk in chunked(history):
             rows, last = chained(last, chunk, database.now() if last.version else last.created_at)

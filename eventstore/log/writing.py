@@ -27,13 +27,12 @@ from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
 
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
 """How many of the newest rows stay in memory, and how many bytes of their bodies: each append copies the list."""
-_NO_KEY: Final = 0
 
 
 class WriteTransaction(ReadTransaction):
@@ -49,19 +48,14 @@ class WriteTransaction(ReadTransaction):
     """The newest rows, for ``Left``."""
     _before: Conversation | None = None
     """The conversation before the rows that were inserted last."""
-    _beginning: Beginning | None = None
-    """The conversation that begins with the first events."""
+    is_begun = True
 
     @classmethod
-    def of_new(cls, transaction: Transaction, database: Database, beginning: Beginning) -> WriteTransaction:
+    def of_new(cls, transaction: Transaction, database: Database, new: Conversation) -> WriteTransaction:
         """Open a conversation that begins with the first events that are appended."""
-        writing = cls(transaction, beginning.under(_NO_KEY), database)
-        writing._beginning = beginning
+        writing = cls(transaction, new, database)
+        writing.is_begun = False
         return writing
-
-    @property
-    def is_begun(self) -> bool:
-        return self._beginning is None
 
     def head_at(self, version: int) -> bytes | None:
         before = self._before
@@ -101,9 +95,9 @@ class WriteTransaction(ReadTransaction):
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
-        if self._beginning is not None:
-            self.found = begin_new(self._reader, self.database, self._beginning._replace(created_at=now))
-            self._beginning = None
+        if not self.is_begun:
+            self.found = begin_new(self._reader, self.database, self.found._replace(created_at=now))
+            self.is_begun = True
         settings = self.database.settings
         codec = self._known_codec
         if codec is None or settings.keys is not None:
@@ -250,11 +244,7 @@ def _recent(
     return last.before, (*last.rows, *rows), last.size + size
 
 
-def begin_new(
-    transaction: Transaction,
-    database: Database,
-    new: Beginning,
-) -> Conversation:
+def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
     """Begin a conversation, as ``Transaction.begin`` does.
 
     Raises ``InvalidArgument`` for an empty id, and what ``check_plain`` raises.

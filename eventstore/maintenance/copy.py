@@ -53,7 +53,7 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.sources.moving import copy_source, made_of, note_made, of_whole_records
 from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
 from foldlog.eventstore.store import Store
@@ -290,7 +290,7 @@ class CopyWriter(StagedWriter):
         if there is not None and (there.salt, there.created_at) != (new.salt, new.created_at):
             raise HistoryDiverged(new.id, 0, there.version)
         self.end = there or Conversation(
-            0, new.id, new.created_at, new.salt, 0, None, None, parent_version=new.parent_version, seed=new.seed
+            0, new.id, new.created_at, new.salt, parent_version=new.parent_version, seed=new.seed
         )
         super().__init__(target, self.end, there, replaces=replaces)
 
@@ -376,7 +376,7 @@ def _copy_tombstone(
     replaces = found.key if found is not None and _is_tombstone(found, before) else None
     if found is None or replaces is not None:
         refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(one.key))
-        begun = transaction.begin(Beginning(one.id, one.created_at, b"", replaces=replaces))
+        begun = transaction.begin(Conversation(0, one.id, one.created_at, b"", replaces=replaces))
         enter_erasure(transaction, begun, erasure)
         SourcesToWrite(target, transaction).refuse(begun.key, refused)
         return True

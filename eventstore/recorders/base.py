@@ -25,7 +25,6 @@ from foldlog.eventstore.recorders.types import (
     NUMBERS,
     UNREADABLE,
     Ancestor,
-    Beginning,
     Conversation,
     Erasure,
     ListedConversation,
@@ -366,21 +365,32 @@ class Transaction(Reader):
     def lock_all(self, conversations: Iterable[str]) -> None:
         """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
 
-    def begin(self, new: Beginning) -> Conversation:
-        """Begin a conversation; a staged one is unfinished as an ``import``. ``taken``, here or at the commit,
-        where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
+    def begin(self, new: Conversation) -> Conversation:
+        """Begin a conversation, and return it with its key. One that is not ``visible`` is staged, and unfinished as
+        an ``import``; several may have the same id. One that ``replaces`` an erased conversation uses its id again:
+        then the tombstone is found by its key only, from now on or, if staged, from the publication on. ``taken``,
+        here or at the commit, where the id is taken, or where the conversation that it replaces is not erased, or was
+        replaced already.
         """
-        name, created_at, salt, staged, fork, replaces, parent_version, seed = new
-        if replaces is not None and not staged:
-            self._write("hide_tombstone", replaces)
-        parent = None if fork is None else fork.parent.key
-        key = self._begin_row(new, name, not staged, created_at, salt, parent, parent_version, seed, replaces)
-        if staged:
+        if new.replaces is not None and new.visible:
+            self._write("hide_tombstone", new.replaces)
+        key = self._begin_row(
+            new,
+            new.id,
+            new.visible,
+            new.created_at,
+            new.salt,
+            new.parent,
+            new.parent_version,
+            new.seed,
+            new.replaces,
+        )
+        if not new.visible:
             self._write("leave_unfinished", "import", "", key)
-        return new.under(key)
+        return new._replace(key=key)
 
     @abstractmethod
-    def _begin_row(self, new: Beginning, *columns: Any) -> int:
+    def _begin_row(self, new: Conversation, *columns: Any) -> int:
         """Write the row of a new conversation. Return its key."""
 
     @abstractmethod

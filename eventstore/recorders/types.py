@@ -274,10 +274,10 @@ class Ancestor(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """A conversation as one read found it. ``version``, ``head`` and ``updated_at`` are those of its last event; an
-    empty conversation has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
-    its shown and structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the row
-    codec's (``log.seal``).
+    """A conversation as one read found it, or one that is to begin, with the key 0. ``version``, ``head`` and
+    ``updated_at`` are those of its last event; an empty conversation has version 0, no head and ``updated_at`` None.
+    ``shown`` and ``structural`` are the numbers of its shown and structural events, computed from its last row.
+    ``visible``: it is not staged. ``mark`` is the row codec's (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
     event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
@@ -293,9 +293,9 @@ class Conversation(NamedTuple):
     id: str
     created_at: int
     salt: bytes
-    version: int
-    updated_at: int | None
-    head: bytes | None
+    version: int = 0
+    updated_at: int | None = None
+    head: bytes | None = None
     shown: int = 0
     structural: int = 0
     parent: int | None = None
@@ -459,60 +459,6 @@ class ListedConversation(NamedTuple):
     version: int
     attributes: Record | Mapping[str, Any] | None
     is_record_missing: bool = False
-
-
-class Fork(NamedTuple):
-    """The beginning of a fork: its ``parent``, and the ``border``, the last shared row, which is stored under the
-    parent's own key.
-    """
-
-    parent: Conversation
-    border: Row
-
-    def begun(self, empty: Conversation) -> Conversation:
-        """Return a new fork as a read finds it."""
-        parent, border = self
-        stop = border.id + 1
-        ancestor = Ancestor(parent.key, stop, parent.id, parent.sealed_key is not None, parent.parent)
-        lineage = (ancestor, *parent.lineage)
-        forked = empty._replace(parent=parent.key, parent_id=parent.id, lineage=lineage)
-        return forked.grown(border)
-
-
-class Beginning(NamedTuple):
-    """A new conversation. A ``staged`` one is invisible until it is published; several may have the same id, without a
-    lock. A ``fork`` begins with its parent's events, any other conversation without events.
-
-    ``replaces`` is the key of an erased conversation whose id it uses again: then the tombstone is found by its key
-    only, from now on or, if staged, from the publication on. ``parent_version`` and ``seed`` are those of the
-    ``Conversation``.
-    """
-
-    id: str
-    created_at: int
-    salt: bytes
-    staged: bool = False
-    fork: Fork | None = None
-    replaces: int | None = None
-    parent_version: int | None = None
-    seed: bytes | None = None
-
-    def under(self, key: int) -> Conversation:
-        """Return the conversation with its key, as a read finds it."""
-        empty = Conversation(
-            key,
-            self.id,
-            self.created_at,
-            self.salt,
-            0,
-            None,
-            None,
-            visible=not self.staged,
-            parent_version=self.parent_version,
-            replaces=self.replaces,
-            seed=self.seed,
-        )
-        return empty if self.fork is None else self.fork.begun(empty)
 
 
 class Outcome(Struct, Generic[T], frozen=True):

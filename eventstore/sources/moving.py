@@ -12,7 +12,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation, Row
+from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, changed_records
 from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
@@ -196,7 +196,7 @@ def _begin(transaction: Transaction, target: Database, found: Conversation) -> t
     sources = SourcesToWrite(target, transaction)
     if there is not None:
         return there.key, sources.of_key(there.key)
-    begun = begin_new(transaction, target, Beginning(found.id, found.created_at, found.salt))
+    begun = begin_new(transaction, target, Conversation(0, found.id, found.created_at, found.salt))
     writing = WriteTransaction(transaction, begun, target)
     writing.begin()
     writing.list_as(0, [EVERY])

@@ -59,7 +59,7 @@ from foldlog.eventstore.log.appending import begin_fork
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Conversation
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
@@ -840,7 +840,7 @@ class _OneSource:
             sources_to_write = SourcesToWrite(database, transaction)
             sources_to_write.allow(self.place)
         replaces = None if there is None else there.key
-        new = Beginning(name, database.now(), new_salt(), replaces=replaces)
+        new = Conversation(0, name, database.now(), new_salt(), replaces=replaces)
         begun = begin_new(transaction, database, new)
         writing = WriteTransaction(transaction, begun, database)
         writing.begin()

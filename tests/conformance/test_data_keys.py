@@ -25,7 +25,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
-from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row, as_rows
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
 from tests.said import said
 
 from .conftest import OpenRecorder
@@ -117,7 +117,9 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder
 def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder: Recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
     store = store_on(recorder, OLD)
-    staged = store._recorder.transact(lambda t: t.begin(Beginning("imported", 5, hash_chain.new_salt(), staged=True)))
+    staged = store._recorder.transact(
+        lambda t: t.begin(Conversation(0, "imported", 5, hash_chain.new_salt(), visible=False))
+    )
     store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0]))
     list(rekey(store_on(recorder, NEW, OLD)))
     assert recorder.query(lambda reader: (reader.conversation(staged.key), reader.unfinished())) == (None, [])

@@ -22,7 +22,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.recorders.types import Conversation
 from tests.said import said
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):
 
     def begin(transaction):
         found = transaction.conversation("c1")
-        transaction.begin(Beginning("c1", 1, b"salt", replaces=found.key))
+        transaction.begin(Conversation(0, "c1", 1, b"salt", replaces=found.key))
         raise RuntimeError("interrupted")
 
     with pytest.raises(RuntimeError, match="interrupted"):

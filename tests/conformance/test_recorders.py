@@ -13,7 +13,16 @@ from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows, row_of
+from foldlog.eventstore.recorders.types import (
+    Conversation,
+    Erasure,
+    PlacedRow,
+    RecalledKey,
+    Record,
+    Row,
+    as_rows,
+    row_of,
+)
 from tests.conformance.conftest import OpenRecorder
 from tests.stored_rows import with_fields
 
@@ -30,7 +39,7 @@ def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: b
 
 def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
     def work(transaction: Transaction) -> int:
-        key = transaction.begin(Beginning(conversation, 5, SALT)).key
+        key = transaction.begin(Conversation(0, conversation, 5, SALT)).key
         if rows:
             transaction.insert(key, rows)
         return key
@@ -144,7 +153,7 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
 
     def work(transaction: Transaction) -> None:
         transaction.insert(key, [row(2)])
-        transaction.begin(Beginning("c2", 1, SALT))
+        transaction.begin(Conversation(0, "c2", 1, SALT))
         transaction.remember(key, "turn-1", RecalledKey(0, 1))
         transaction.put_records(key, "views", [Record(1, 1, b"x")])
         transaction.set_value("tracking app", str(1))
@@ -210,7 +219,9 @@ def test_positions_rise_over_all_conversations(recorder: Recorder):
 
 
 def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
-    key = recorder.transact(lambda transaction: transaction.begin(Beginning(conversation, 5, SALT, staged=True))).key
+    key = recorder.transact(
+        lambda transaction: transaction.begin(Conversation(0, conversation, 5, SALT, visible=False))
+    ).key
     for chunk in chunks:
         recorder.transact(lambda transaction, chunk=chunk: transaction.insert(key, chunk, staged=True))  # type: ignore[misc]
     return key
@@ -357,7 +368,9 @@ def test_a_conversation_gets_another_key_and_its_rows_another_form(recorder: Rec
 
 def test_staged_conversations_that_nothing_was_added_to_are_named(recorder: Recorder):
     begin(recorder, "visible", [row(0)])
-    empty = recorder.transact(lambda transaction: transaction.begin(Beginning("empty", 5, SALT, staged=True))).key
+    empty = recorder.transact(
+        lambda transaction: transaction.begin(Conversation(0, "empty", 5, SALT, visible=False))
+    ).key
     filled = stage(recorder, "filled", [[row(0), row(1)]])
     newest = row(1).recorded_at
     assert list(_stale(recorder, newest)) == [empty]

@@ -14,7 +14,7 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 
@@ -37,7 +37,7 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
     """Begin a conversation with the records as its source, in three blocks."""
 
     def work(transaction: Transaction) -> Source:
-        beginning = Beginning(name, store.database.now(), bytes(16))
+        beginning = Conversation(0, name, store.database.now(), bytes(16))
         writing = WriteTransaction(transaction, begin_new(transaction, store.database, beginning), store.database)
         writing.begin()
         sources = SourcesToWrite.beside(writing)

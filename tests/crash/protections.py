@@ -211,7 +211,7 @@ if not self._is_published:
     ),
     "forks-past": Protection(
         "a copy of a fork knows with which head its past begins",
-        "eventstore:StagedWriter._opened",
+        "eventstore:CopyWriter.__init__",
         Argument("seed"),
         "tests/conformance/test_forks.py -k copied_with_its_past",
     ),

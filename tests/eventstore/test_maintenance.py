@@ -19,7 +19,7 @@ from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
-from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.recorders.types import Conversation
 from tests import stored_rows
 from tests.reading import reading
 
@@ -150,7 +150,9 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
     living = recorder.transact(
-        lambda transaction: transaction.begin(Beginning("living", int(now.timestamp() * 1e6), b"salt", staged=True))
+        lambda transaction: transaction.begin(
+            Conversation(0, "living", int(now.timestamp() * 1e6), b"salt", visible=False)
+        )
     )
     assert vacuum(store).discarded == 1
     with recorder.read() as reader:

@@ -36,7 +36,7 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
-from foldlog.eventstore.recorders.types import Beginning, Row, as_rows, row_of
+from foldlog.eventstore.recorders.types import Conversation, Row, as_rows, row_of
 
 HI = Message(source="user", content="hi")
 
@@ -59,7 +59,7 @@ def recorder(path: str) -> Iterator[SQLiteRecorder]:
 
 def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
     def work(transaction: Transaction) -> int:
-        key = transaction.begin(Beginning(name, 5, b"s" * 16)).key
+        key = transaction.begin(Conversation(0, name, 5, b"s" * 16)).key
         transaction.insert(key, [row(n) for n in range(rows)])
         return key
 
@@ -278,7 +278,7 @@ def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
     begun, go_on = threading.Event(), threading.Event()
 
     def work(transaction: Transaction) -> None:
-        transaction.begin(Beginning("c1", 5, b"s" * 16))
+        transaction.begin(Conversation(0, "c1", 5, b"s" * 16))
         begun.set()
         go_on.wait(20)
 
@@ -393,7 +393,7 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     key = begin(recorder)
 
     def writes_and_fails(transaction: Transaction) -> None:
-        transaction.begin(Beginning("never", 5, b"s" * 16))
+        transaction.begin(Conversation(0, "never", 5, b"s" * 16))
         raise ZeroDivisionError
 
     outcomes = together(
@@ -508,7 +508,7 @@ def test_what_was_rolled_back_is_forgotten(path: str):
     """The first job is run again, and must not go on from what it left before."""
 
     def writes_and_fails(transaction: Transaction) -> None:
-        transaction.begin(Beginning("never", 5, b"s" * 16))
+        transaction.begin(Conversation(0, "never", 5, b"s" * 16))
         raise ZeroDivisionError
 
     with open_store(path) as store:
@@ -538,7 +538,7 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
     def fails(transaction: Transaction) -> None:
         recorder = store.database.recorder
         assert isinstance(recorder, MemoryRecorder)
-        transaction.begin(Beginning("never", 5, b"s" * 16))
+        transaction.begin(Conversation(0, "never", 5, b"s" * 16))
         assert recorder._connection is not None
         recorder._connection.rollback()
         raise MemoryError

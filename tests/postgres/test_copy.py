@@ -13,7 +13,7 @@ from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.types import Beginning
+from foldlog.eventstore.recorders.types import Conversation
 from tests.said import said
 
 
@@ -60,7 +60,9 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
     with open_store(file) as here, open_store(postgres_url()) as server:
         here.ingest("long", [said(str(n)) for n in range(1_500)])
         recorder = server._recorder
-        left = recorder.transact(lambda transaction: transaction.begin(Beginning("long", 1, b"salt", staged=True))).key
+        left = recorder.transact(
+            lambda transaction: transaction.begin(Conversation(0, "long", 1, b"salt", visible=False))
+        ).key
         list(copy_store(here, server))
         with recorder.read() as reader:
             assert staged_keys(reader, "long") == []

@@ -38,7 +38,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row, row_of
+from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row, row_of
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.said import said
@@ -327,7 +327,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
     with contextlib.closing(PostgresRecorder(url.partition("?")[0], {"schema": "unused_key"})) as recorder:
 
         def begin(transaction: Transaction) -> int:
-            key = transaction.begin(Beginning("c1", 1, b"salt")).key
+            key = transaction.begin(Conversation(0, "c1", 1, b"salt")).key
             transaction.insert(key, [row(0)])
             transaction.remember(key, "k", RecalledKey(0, 1))
             return key

@@ -27,7 +27,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
-from foldlog.eventstore.recorders.types import Beginning, Erasure
+from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said
 
@@ -149,8 +149,10 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
         recorder.transact(lambda transaction: (runs.append(1), work(transaction)))
         assert len(runs) == 1
 
-    staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 1, b"salt", staged=True))).key
-    lose(lambda transaction: transaction.begin(Beginning("c2", 1, b"other salt", staged=True)))
+    staged = recorder.transact(
+        lambda transaction: transaction.begin(Conversation(0, "c1", 1, b"salt", visible=False))
+    ).key
+    lose(lambda transaction: transaction.begin(Conversation(0, "c2", 1, b"other salt", visible=False)))
     lose(lambda transaction: transaction.publish(staged, 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
     lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))

@@ -26,7 +26,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Beginning, row_of
+from foldlog.eventstore.recorders.types import Conversation, row_of
 from tests.said import said
 
 from .cutting import Cut, CuttingProxy
@@ -133,7 +133,7 @@ def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, v
         keys: list[int] = []
 
         def begin(transaction: Transaction) -> int:
-            return transaction.begin(Beginning("c1", 5, b"the salt of the source", staged=True)).key
+            return transaction.begin(Conversation(0, "c1", 5, b"the salt of the source", visible=False)).key
 
         before_recovery(ours, lambda: keys.append(theirs._recorder.transact(begin)))
         proxy.order("request")
@@ -213,7 +213,9 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder: Any = importing._recorder
-        staged = recorder.transact(lambda transaction: transaction.begin(Beginning("c1", 5, b"salt", staged=True))).key
+        staged = recorder.transact(
+            lambda transaction: transaction.begin(Conversation(0, "c1", 5, b"salt", visible=False))
+        ).key
         recorder.transact(
             lambda transaction: transaction.insert(
                 staged, [row_of(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True

@@ -27,7 +27,7 @@ from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
-from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row, row_of
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, row_of
 from tests.at_once import at_once
 from tests.said import said
 
@@ -164,7 +164,7 @@ def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
 
 
 def roll_back(transaction: Transaction) -> None:
-    key = transaction.begin(Beginning(f"never {random.random()}", 1, b"salt")).key
+    key = transaction.begin(Conversation(0, f"never {random.random()}", 1, b"salt")).key
     transaction.insert(key, [row(0)])
     raise ZeroDivisionError
 

@@ -33,7 +33,6 @@ from foldlog.eventstore.recorders.postgres.status import Status
 from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, Parameter, Wire, bigints
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.types import (
-    Beginning,
     Conversation,
     PlacedRow,
     Position,
@@ -368,9 +367,9 @@ class StoresTransaction:
         for home in sorted(of_home):
             self._at(home).lock_all(of_home[home])
 
-    def begin(self, new: Beginning) -> Conversation:
+    def begin(self, new: Conversation) -> Conversation:
         home = self._stores.home(new.id)
-        number = home if new.fork is None else self._stores.store_of(new.fork.parent.key)
+        number = home if new.parent is None else self._stores.store_of(new.parent)
         if number != home:
             self._at(home).set_value(home_fact(new.id), str(number))
         return self._at(number).begin(new)
@@ -714,7 +713,7 @@ def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], option
     if method == "lock_all":
         return min((stores.home(name) for name in arguments[0]), default=None)
     if method == "begin":
-        new: Beginning = arguments[0]
+        new: Conversation = arguments[0]
         return stores.home(new.id)
     first = options.get("forks_of", arguments[0] if arguments else options.get("key"))
     if method == "conversation" and isinstance(first, str):

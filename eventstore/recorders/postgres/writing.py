@@ -13,7 +13,6 @@ from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
 from foldlog.eventstore.recorders.types import (
-    Beginning,
     Conversation,
     Erasure,
     Place,
@@ -88,7 +87,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def lock_all(self, conversations: Iterable[str]) -> None:
         self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
 
-    def _begin_row(self, new: Beginning, *columns: Any) -> int:
+    def _begin_row(self, new: Conversation, *columns: Any) -> int:
         key = self._numbered().key()
         self._write("begin_conversation", key, *columns)
         self._seen_by("stands_conversation", key, new.salt)

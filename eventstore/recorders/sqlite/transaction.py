@@ -15,7 +15,7 @@ from typing import Any, Final
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.types import Beginning, Place, Row, encodings, in_columns, unplaced
+from foldlog.eventstore.recorders.types import Conversation, Place, Row, encodings, in_columns, unplaced
 
 _TOGETHER = 20
 _body = attrgetter("body")
@@ -38,7 +38,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         super().forget()
         self._next_position = None
 
-    def _begin_row(self, new: Beginning, *columns: Any) -> int:
+    def _begin_row(self, new: Conversation, *columns: Any) -> int:
         if new.replaces is not None:
             self.forget()
         key = self._write("begin_conversation", *columns).lastrowid
