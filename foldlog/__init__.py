@@ -34,7 +34,7 @@ More           foldlog.types and foldlog.maintenance (arguments and results that
     aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came
+    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came; runtimes.py: for adapters
     _redacting.py _matching.py       redact events; a text wherever a conversation has it; _copies.py: written files
     _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the place of a part
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call

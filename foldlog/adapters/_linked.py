@@ -15,10 +15,9 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from foldlog import Histories, History
-from foldlog._archive.recording import HistoryRecorder
-from foldlog._formats.json_text import json_of, parse
 from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
 from foldlog.formats import Encoder
+from foldlog.runtimes import HistoryRecorder, json_of, parse
 
 Entry = dict[str, Any]
 

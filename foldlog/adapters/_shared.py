@@ -25,12 +25,6 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
-from foldlog._archive.stored import HistoryRecords, Records
-from foldlog._formats.json_text import parse_stored
-from foldlog._formats.places import is_of, place_of
-from foldlog._formats.told import REDACTED
-from foldlog._history.runtimes import CURRENT, RuntimeCall
-from foldlog._kept import KeptBeside
 from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
     ConversationErased,
@@ -46,6 +40,17 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.inside import beginning_with, newest_documents, newest_value, parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
+from foldlog.runtimes import (
+    CURRENT,
+    REDACTED,
+    HistoryRecords,
+    KeptBeside,
+    Records,
+    RuntimeCall,
+    is_of,
+    parse_stored,
+    place_of,
+)
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -237,7 +242,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
     """Erase conversations. Forks that are not among them get copies of what they share."""
-    from foldlog._maintenance import erased, gone
+    from foldlog.runtimes import erased, gone
 
     list(gone(erased(histories.store, rows, reason=reason, detach_forks=True)))
 

@@ -27,9 +27,6 @@ from agent_framework import (
 from msgspec.structs import replace
 
 from foldlog import History
-from foldlog._formats.places import place_of
-from foldlog._formats.record import usage_told
-from foldlog._prompt_changes import change_of_prompt
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -57,6 +54,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.projections import View, well_formed
+from foldlog.runtimes import change_of_prompt, place_of, usage_told
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"

@@ -31,9 +31,6 @@ from claude_agent_sdk import (
 )
 
 from foldlog import History
-from foldlog._formats.files.readers import JsonLines, record_in
-from foldlog._formats.record import text_or_none
-from foldlog._history.runtimes import note_left_behind
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -50,6 +47,7 @@ from foldlog.adapters._shared import (
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased, ConversationRow
+from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_none
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"

@@ -28,8 +28,6 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from foldlog import History
-from foldlog._companions import companion
-from foldlog._formats.record import dicts_in, within
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -63,6 +61,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Appending
 from foldlog.projections import View, contains
+from foldlog.runtimes import companion, dicts_in, within
 
 _Values = dict[str, Any]
 _Names = tuple[str, str, str]

@@ -29,10 +29,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from foldlog import History
-from foldlog._companions import companion_of
-from foldlog._formats.calls import Recent
-from foldlog._formats.format import Options
-from foldlog._formats.registry import format_named
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
@@ -52,7 +48,9 @@ from foldlog.adapters._shared import (
 )
 from foldlog.adapters.langgraph_deltas import DeltaSnapshot, after_writes, messages_in
 from foldlog.eventstore import ConversationErased
+from foldlog.formats import Options
 from foldlog.projections import View, well_formed
+from foldlog.runtimes import Recent, companion_of, format_named
 
 _Names = tuple[str, str, str]
 """A namespace: its thread, its name, and the id of its first conversation."""

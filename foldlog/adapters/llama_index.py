@@ -19,7 +19,6 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from msgspec.structs import replace
 
 from foldlog import History
-from foldlog._prompt_changes import change_of_prompt, staying
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -36,6 +35,7 @@ from foldlog.adapters._shared import (
 from foldlog.adapters.llama_index_messages import NAME
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
 from foldlog.projections import View
+from foldlog.runtimes import change_of_prompt, staying
 
 _REASON = "the runtime took these messages out of its list"
 

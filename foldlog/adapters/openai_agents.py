@@ -21,9 +21,6 @@ from agents.run import CallModelData, ModelInputData
 from msgspec import structs
 
 from foldlog import History
-from foldlog._formats.messages import COMPACTED_BY_PROVIDER
-from foldlog._formats.record import usage_told
-from foldlog._prompt_changes import change_of_prompt, staying
 from foldlog.adapters._shared import (
     CLEARED,
     Attributes,
@@ -50,6 +47,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.projections import well_formed
+from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_told
 
 _FORMAT = "openai-responses"
 

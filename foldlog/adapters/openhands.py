@@ -29,11 +29,6 @@ from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History
-from foldlog._formats.json_text import json_text
-from foldlog._formats.openhands_v1.contents import blocks_of
-from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, normal_path, parsed, source_id_of
-from foldlog._formats.told import REDACTED
-from foldlog._values import values_in
 from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, effect_of, quoted
 from foldlog.condensers import (
     ESTIMATE,
@@ -49,6 +44,17 @@ from foldlog.condensers.reports import tell_of_failures
 from foldlog.eventstore import DELETED, Action, CondensationRequest, Event, InvalidEvent, Message, Observation
 from foldlog.formats import decode
 from foldlog.projections import View
+from foldlog.runtimes import (
+    REDACTED,
+    EventFiles,
+    blocks_of,
+    is_below,
+    json_text,
+    normal_path,
+    parsed,
+    source_id_of,
+    values_in,
+)
 
 _EVENTS, _STATE = "events", "base_state.json"
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")

@@ -32,9 +32,6 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
 from foldlog import History
-from foldlog._formats.json_text import parse
-from foldlog._formats.record import within
-from foldlog._formats.told import REDACTED
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Attributes,
@@ -65,6 +62,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import well_formed
+from foldlog.runtimes import REDACTED, parse, within
 
 _T = TypeVar("_T")
 

@@ -25,10 +25,6 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from foldlog import History
-from foldlog._companions import companion, companion_of
-from foldlog._formats.told import REDACTED
-from foldlog._history.runtimes import note_left_behind
-from foldlog._prompt_changes import change_of_prompt
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -44,6 +40,7 @@ from foldlog.adapters._shared import (
     to_plain,
 )
 from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
+from foldlog.runtimes import REDACTED, change_of_prompt, companion, companion_of, note_left_behind
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase

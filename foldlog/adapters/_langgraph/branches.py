@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from foldlog import Histories
-from foldlog._formats.calls import Recent
-from foldlog._formats.told import REDACTED
 from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import ConversationErased, ConversationNotFound, ReadTransaction, VersionConflict
 from foldlog.eventstore.inside import Conversation, Moment, RecalledKey, newest_values, query_all
+from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""

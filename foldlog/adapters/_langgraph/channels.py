@@ -8,9 +8,9 @@ from math import isfinite
 from random import random
 from typing import Any
 
-from foldlog._formats.told import REDACTED
 from foldlog.adapters._langgraph.branches import Checkpoint, copied
 from foldlog.eventstore import DELETED
+from foldlog.runtimes import REDACTED
 
 _CHANNEL = "channel:"
 _SHORT = 64

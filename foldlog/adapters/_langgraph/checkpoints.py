@@ -15,12 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from foldlog import Histories, History
-from foldlog._archive.recording import HistoryRecorder
-from foldlog._archive.stored import RecordSpan
-from foldlog._companions import companion
-from foldlog._formats.calls import Recent
-from foldlog._formats.json_text import parse_stored as parse
-from foldlog._prompt_changes import staying
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,
@@ -46,6 +40,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Moment, query_all
 from foldlog.formats import Encoder
+from foldlog.runtimes import HistoryRecorder, Recent, RecordSpan, companion, parse_stored as parse, staying
 
 _NOTES = "writes"
 """The name of the companion of a thread that has its notes."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from foldlog._archive.recording import HistoryRecorder
-from foldlog._prompt_changes import change_of_prompt, staying
 from foldlog.eventstore import Event, summary_of
+from foldlog.runtimes import HistoryRecorder, change_of_prompt, staying
 
 Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
