@@ -88,9 +88,9 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
 
 def _of_programs(store: Store) -> Iterator[AttentionDocument]:
     """Yield which transcripts of coding agents are not here, of those that will be deleted within a week."""
-    from foldlog._programs.programs import PROGRAMS, place_at
+    from foldlog._programs.programs import PROGRAMS, settings_at
 
-    here = [program for program in PROGRAMS.values() if (home := place_at(program.home)) and home.is_dir()]
+    here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
     for program in here:
         from foldlog._programs.doctor import look_at
         from foldlog._programs.hook import FIRED

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._formats.registry import format_named
 
+_CLAUDE = "${CLAUDE_CONFIG_DIR:-~/.claude}"
+_CODEX = "${CODEX_HOME:-~/.codex}"
 _GEMINI = "~/.gemini/extensions/foldlog"
+_OPENCODE = "${XDG_CONFIG_HOME:-~/.config}/opencode"
+_COPILOT = "${COPILOT_HOME:-~/.copilot}"
+_VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class Target(NamedTuple):
@@ -29,7 +35,7 @@ class Program(NamedTuple):
     ``format``    the format of its transcripts, which says where they are kept
     ``files``     how the files with its conversations are called
     ``home``      the folder that is there if it is installed
-    ``targets``   what ``foldlog setup`` writes
+    ``targets``   what ``foldlog setup`` writes; these are places of ``settings_at``, as is ``home``
     ``days``      after how many days it deletes transcripts if its settings do not say; None: it does not
     ``setting``   the file and the names of the setting that says it
     """
@@ -55,7 +61,7 @@ class Program(NamedTuple):
         if not self.setting:
             return self.days
         file, *names = self.setting
-        path = Path(file).expanduser()
+        path = settings_at(file)
         value: Any = settings_in(path, text_at(path))
         for name in names:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -68,6 +74,13 @@ def place_at(place: str) -> Path | None:
     """Return a place with ``~`` and variables of the environment as a path; None where a variable is not set."""
     path = os.path.expanduser(os.path.expandvars(place))
     return None if path.startswith("$") else Path(path)
+
+
+def settings_at(place: str) -> Path:
+    """Return a place of settings as a path. In it ``${NAME:-default}`` is a variable of the environment as programs
+    read them: the default, where it is not set or empty.
+    """
+    return Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place)).expanduser().absolute()
 
 
 def text_at(path: Path) -> str | None:
@@ -106,22 +119,22 @@ PROGRAMS = {
             "claude-code",
             "claude-code",
             "*.jsonl",
-            "~/.claude",
+            _CLAUDE,
             (
-                Target("claude-code/hooks/hooks.json", "~/.claude/settings.json"),
-                Target("claude-code/.mcp.json", "~/.claude.json"),
+                Target("claude-code/hooks/hooks.json", f"{_CLAUDE}/settings.json"),
+                Target("claude-code/.mcp.json", "${CLAUDE_CONFIG_DIR:-~}/.claude.json"),
             ),
             30,
-            ("~/.claude/settings.json", "cleanupPeriodDays"),
+            (f"{_CLAUDE}/settings.json", "cleanupPeriodDays"),
         ),
         Program(
             "codex",
             "codex",
             "rollout-*.json*",
-            "~/.codex",
+            _CODEX,
             (
-                Target("codex/hooks/hooks.json", "~/.codex/hooks.json"),
-                Target("codex/config.toml", "~/.codex/config.toml"),
+                Target("codex/hooks/hooks.json", f"{_CODEX}/hooks.json"),
+                Target("codex/config.toml", f"{_CODEX}/config.toml"),
             ),
         ),
         Program(
@@ -140,17 +153,17 @@ PROGRAMS = {
             "opencode",
             "opencode",
             "opencode.db",
-            "~/.config/opencode",
-            (Target("opencode/foldlog.ts", "~/.config/opencode/plugins/foldlog.ts", is_ours=True),),
+            _OPENCODE,
+            (Target("opencode/foldlog.ts", f"{_OPENCODE}/plugins/foldlog.ts", is_ours=True),),
         ),
         Program(
             "copilot",
             "copilot-cli",
             "events.jsonl",
-            "~/.copilot",
+            _COPILOT,
             (
-                Target("copilot/hooks.json", "~/.copilot/hooks/foldlog.json", is_ours=True),
-                Target("copilot/mcp-config.json", "~/.copilot/mcp-config.json"),
+                Target("copilot/hooks.json", f"{_COPILOT}/hooks/foldlog.json", is_ours=True),
+                Target("copilot/mcp-config.json", f"{_COPILOT}/mcp-config.json"),
             ),
         ),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from stat import S_IMODE
 from typing import Any, NamedTuple
 
-from foldlog._programs.programs import Program, settings_in, text_at
+from foldlog._programs.programs import Program, settings_at, settings_in, text_at
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
@@ -41,7 +41,7 @@ def settings_with(
     """
     before = {written.path: written.text for written in settings_without(program, record)}
     for target in program.targets:
-        path = Path(target.path).expanduser()
+        path = settings_at(target.path)
         text = before[path] if path in before else text_at(path)
         plugin = files("foldlog._programs").joinpath("plugins", target.plugin).read_text("utf-8")
         plugin = _commanded(plugin, command, store)
@@ -61,7 +61,7 @@ def settings_with(
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
     """Yield the settings of a program that have ours, without them. Raises what ``settings_with`` raises."""
     for target in program.targets:
-        path = Path(target.path).expanduser()
+        path = settings_at(target.path)
         ours, text = record.get(str(path)), text_at(path)
         if ours is None or text is None:
             continue

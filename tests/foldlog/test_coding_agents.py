@@ -21,7 +21,7 @@ from foldlog._cli.quick_hook import answer, is_hook
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
-from foldlog._programs.programs import PROGRAMS
+from foldlog._programs.programs import PROGRAMS, settings_at
 from foldlog._secrets import is_secret, may_hold_secrets
 from foldlog.condensers.models.estimate import estimated
 from tests.web_client import Client
@@ -485,11 +485,19 @@ def test_a_command_line_of_the_hook_needs_no_parser():
     assert not any(map(is_hook, ([], ["hook", "--help"], ["list"], ["hook", "--db"])))
 
 
+FOLDERS = {
+    "CLAUDE_CONFIG_DIR": ("claude-code", "settings.json", ".claude.json"),
+    "CODEX_HOME": ("codex", "hooks.json", "config.toml"),
+    "XDG_CONFIG_HOME": ("opencode", "opencode/plugins/foldlog.ts"),
+    "COPILOT_HOME": ("copilot", "hooks/foldlog.json", "mcp-config.json"),
+}
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A user without any settings."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "FOLDLOG_DB", "CLAUDE_CONFIG_DIR", "COPILOT_HOME"):
+    for name in ("XDG_DATA_HOME", "FOLDLOG_DB", *FOLDERS):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "home"
 
@@ -515,7 +523,7 @@ def test_settings_are_written_into_what_is_there_and_taken_out_again(program, ow
     pytest.importorskip("tomlkit")
     (home / "empty").mkdir(parents=True)
     for target in PROGRAMS[program].targets:
-        path = home / target.path.removeprefix("~/")
+        path = settings_at(target.path)
         if own is not None and not target.is_ours:
             path.parent.mkdir(parents=True, exist_ok=True)
             json_text = own if own == "{}" else json.dumps(own, indent=2) + "\n"
@@ -539,6 +547,23 @@ def test_settings_are_written_into_what_is_there_and_taken_out_again(program, ow
     assert {(home / name).stat().st_mode & 0o777 for name in mine} <= {0o640}
     assert not (home / ".gemini/extensions/foldlog").exists()
     assert foldlog("setup", "emacs").status == 2
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_settings_are_where_the_environment_of_the_program_has_them(variable, home, tmp_path, foldlog, monkeypatch):
+    pytest.importorskip("tomlkit")
+    program, *names = FOLDERS[variable]
+    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    assert foldlog("setup", program).status == 0
+    written = [tmp_path / "elsewhere" / name for name in names]
+    assert [path.is_file() for path in written] == [True for _ in names]
+    assert not home.exists() or _files(home) == {}
+    (tmp_path / "elsewhere/opencode").mkdir(exist_ok=True)
+    assert program in foldlog("doctor").out
+    assert foldlog("setup", program, "--remove").status == 0
+    assert not any(path.exists() for path in written)
+    monkeypatch.setenv(variable, "")
+    assert str(home) in foldlog("setup", program, "--print").out
 
 
 @pytest.mark.parametrize(

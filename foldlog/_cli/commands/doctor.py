@@ -12,7 +12,7 @@ from foldlog._cli.program_store import program_store
 from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
 from foldlog._programs.hook import FIRED
-from foldlog._programs.programs import PROGRAMS, place_at
+from foldlog._programs.programs import PROGRAMS, settings_at
 from foldlog._words.gist import count
 
 _NAMED = 5
@@ -28,7 +28,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """
     hooks = Path(home_folder(), FIRED)
     with program_store(db) as store:
-        here = [one for one in PROGRAMS.values() if (home := place_at(one.home)) is not None and home.is_dir()]
+        here = [one for one in PROGRAMS.values() if settings_at(one.home).is_dir()]
         found = DoctorDocument(programs=tuple(look_at(store, program, hooks) for program in here))
     terminal.answer(found, lambda: _show(found))
     if any(program.not_here for program in found.programs):
