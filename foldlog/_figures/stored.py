@@ -405,12 +405,10 @@ class FiguresOfStore:
     def _price_rows(self, where: Where) -> str:
         """Return the prices of the models that tell no cost, as SQL reads them."""
         rows = []
-        for key, *columns in self._tables.ask("figure_spending", where):
-            call = self._tables.calls(key, columns)
-            price = None if call.cost is not None else self._prices.of(call.model)
+        for key, model, above in self._tables.ask("figure_models", where):
+            price = self._prices.of(self._tables.name(model, key))
             if price is not None:
-                stored = text_of(columns[1])
-                rows.append((stored, call.above, *price.at(call.above + 1).of_each()))
+                rows.append((text_of(model), above, *price.at(above + 1).of_each()))
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:

@@ -91,6 +91,7 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
             "figure_sums",
             "figure_totals",
             "figure_spending",
+            "figure_models",
             "figures_without_cost",
             "figures_by_day",
             "figure_replies_to_read",

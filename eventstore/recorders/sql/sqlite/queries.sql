@@ -712,6 +712,12 @@ FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_to
 SELECT conversation, reply FROM figure_replies
 WHERE day IS NULL AND reply IN (SELECT reply FROM figure_replies GROUP BY reply HAVING count(*) > 1)
 
+-- The models of calls that tell no cost, by the size of their prompts.
+-- name: figure_models
+WITH {chosen}
+SELECT min(conversation), model, above FROM chosen CROSS JOIN figure_calls USING (conversation)
+WHERE cost IS NULL GROUP BY model, above
+
 -- name: figures_without_cost
 WITH {chosen}
 SELECT count(DISTINCT conversation) FROM chosen CROSS JOIN figure_calls USING (conversation)
