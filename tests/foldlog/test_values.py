@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from foldlog._matching import events_with, text_or_pattern
+from foldlog._matching import events_with, holding
 from foldlog._page.texts import text_document
 from foldlog._reports.needed import event_terms
 from foldlog._values import named_in, parsed, replaced, texts_in, values_in
@@ -70,7 +70,7 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
         events = [Message(id=0, source="user", content="the weather"), Action(id=1, tool="t", arguments={"source": 1})]
         store.append("c", events, expected_version=0)
         for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
-            holds = text_or_pattern(text, is_pattern=False)
+            holds = holding(text)
             assert [each.id for each in events_with(store, "c", holds)] == found, text
 
 

@@ -28,7 +28,7 @@ from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._formats.registry import format_named
-from foldlog._matching import events_with, source_with, text_or_pattern
+from foldlog._matching import events_with, holding, source_with
 from foldlog.eventstore import CannotRedact, DocumentChanges, Event, KeyRing, Message, Store, open_store
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -165,7 +165,7 @@ class Model:
         word = self.random.choice(words)
         self.log.append(word)
         before = self.words_by_source()
-        holds = text_or_pattern(word, is_pattern=False)
+        holds = holding(word)
         rows = [row for row in self.store.conversations() if row.erased_at is None]
         for row in sorted(rows, key=lambda row: row.created_at, reverse=True):
             begins = row.parent_version or 0

@@ -14,7 +14,7 @@ from foldlog import Histories
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
-from foldlog._matching import events_with, source_with, text_or_pattern
+from foldlog._matching import events_with, holding, source_with
 from foldlog._redacting import redacted
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -44,7 +44,7 @@ def write(path: Path, lines: list[Any]) -> Path:
 
 def redact(store: Store, text: str = SECRET) -> None:
     """Redact all that holds a text, as ``redact --matching`` does."""
-    holds = text_or_pattern(text, is_pattern=False)
+    holds = holding(text)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
         if found := events_with(store, row.id, holds, start=row.parent_version or 0):
             Histories(store)[row.id].redact([each.id for each in found], reason="asked for", with_summaries=True)
