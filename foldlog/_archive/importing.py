@@ -249,7 +249,7 @@ class Import:
 
     def _recorded(self, path: Path) -> Format | None:
         """Return the format of a log as its last import recorded it, if the log still begins with what was taken then.
-        Lines that its program added later may be of no format: they do not decide anew.
+        Lines that its program added later may be of no format: they do not decide again.
         """
         known = self._known(self._place(path, 0))
         if not known or not known[-1].taken:
