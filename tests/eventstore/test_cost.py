@@ -115,7 +115,7 @@ def late_difference(store: Store) -> object:
 
 @pytest.mark.parametrize(
     "step",
-    [append, append_with_key, condense, open_view, past_view, lambda store: store.version("c1"),
+    [append, append_with_key, condense, open_view, past_view, lambda store: store.version("chain"),
      lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3),
      why_shown, why_forgotten_lately, late_difference],
     ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list",
