@@ -15,13 +15,22 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from foldlog import Histories, History
-from foldlog.eventstore import NOT_RECORDED, ConversationNotFound, Event, FoundEvent, Retraction
+from foldlog.eventstore import (
+    NOT_RECORDED,
+    CondensationAction,
+    ConversationNotFound,
+    Event,
+    FoundEvent,
+    Retraction,
+)
 from foldlog.formats import Encoder
-from foldlog.runtimes import HistoryRecorder, json_of, parse
+from foldlog.runtimes import HistoryRecorder, change_of_prompt, json_of, parse
 
 Entry = dict[str, Any]
 
 _FEW = 8
+_RETURNS = "version"
+"""The key of a condensation's metadata with the version whose View it returns to."""
 
 UNKNOWN = ""
 """The tip if the last entry of a View is unknown. No entry has this id."""
@@ -55,6 +64,10 @@ class LinkedEntries:
 
     def __init__(self, histories: Histories, format: str) -> None:
         self._histories, self.format = histories, format
+
+    def history(self, conversation: str) -> History:
+        """Return the history of a conversation."""
+        return self._histories[conversation]
 
     def found(self, entry_id: str) -> FoundEvent | None:
         """Return the place of an entry."""
@@ -144,7 +157,10 @@ class LinkedEntries:
             origin = event.origin
             if origin is not None and origin.format == self.format and origin.id is not None:
                 return str(origin.id)
-            version = event.version if isinstance(event, Retraction) else version - 1
+            if isinstance(event, CondensationAction) and _RETURNS in event.metadata:
+                version = event.metadata[_RETURNS]
+            else:
+                version = event.version if isinstance(event, Retraction) else version - 1
         return None
 
 
@@ -159,10 +175,20 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 class Moves:
     """The events that append entries to a conversation, each after its parent.
 
-    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
+    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View. ``compacts``: the new
+    entries stand for those that they do not continue, which are condensed, not left.
     """
 
-    def __init__(self, entries: LinkedEntries, conversation: str, recorder: HistoryRecorder, tip: str | None) -> None:
+    def __init__(
+        self,
+        entries: LinkedEntries,
+        conversation: str,
+        recorder: HistoryRecorder,
+        tip: str | None,
+        *,
+        compacts: bool = False,
+    ) -> None:
+        self._compacts = compacts
         self.events: list[Event] = []
         self._entries, self._conversation, self._recorder = entries, conversation, recorder
         self._stored = recorder.version
@@ -189,7 +215,18 @@ class Moves:
         if version is None:
             raise LookupError(f"conversation {self._conversation!r} does not have the entry {entry_id!r}")
         if version != self._version:
-            self.events.append(Retraction(version=version, reason="the conversation went on from an earlier message"))
+            self.events.append(self._return(version))
             self._recorder.skip(1)
             self._version = self._stored + len(self.events)
         self._tip = entry_id
+
+    def _return(self, version: int) -> Event:
+        """Return the event after which the View is the one of a version."""
+        retraction = Retraction(version=version, reason="the conversation went on from an earlier message")
+        if not self._compacts or self.events:
+            return retraction
+        history = self._entries.history(self._conversation)
+        before, after = ([event.id for event in history.at(each)] for each in (self._stored, version))
+        told = {"reason": "the runtime compacted these messages", _RETURNS: version}
+        change = change_of_prompt(before, after, "compaction", metadata=told)
+        return change if change is not None and set(after) <= set(before) else retraction

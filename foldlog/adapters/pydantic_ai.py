@@ -242,7 +242,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         recorder = history._recorder(_FORMAT)
         if recorder.version != version:
             raise VersionConflict(history.id, version, recorder.version)
-        moves = Moves(self._entries, history.id, recorder, tip)
+        compacts = any(part.part_kind == "compaction" for entry in entries[:1] for part in entry.message.parts)
+        moves = Moves(self._entries, history.id, recorder, tip, compacts=compacts)
         if start not in (None, tip):
             moves.add(self._entries.missing(history.id, version, start))
         moves.add(_entry(entry) for entry in entries)

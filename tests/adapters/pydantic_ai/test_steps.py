@@ -124,7 +124,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url, condens
         assert min(branches, summaries) > 3
         assert max(len(messages) for _, messages in compared) < 30 or not condense
         made = sum(type(event).__name__ == "CondensationAction" for event in history.events())
-        assert made > 5 if condense else not made
+        assert made >= summaries, "a history that begins with a summary is a condensation"
         kept = (await store.load("c")).messages
         assert len(kept) > 40 if condense else told(kept[:-1]) == messages, "the conversation stays whole"
 

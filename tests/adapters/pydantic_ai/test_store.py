@@ -16,11 +16,12 @@ from pydantic_ai.conversation_store import (
     InMemoryConversationStore,
 )
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.messages import CompactionPart, ModelMessagesTypeAdapter, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.usage import RunUsage
 
 from foldlog.adapters._linked import Moves
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
+from foldlog.eventstore import CondensationAction, Retraction
 from tests.adapters.contract import Answers, Condenses, Lists
 from tests.adapters.pydantic_ai.scripted import any_message, reply, said, scripted, told
 
@@ -211,10 +212,10 @@ async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, mo
     conversation = await store.load("c")
     conversation.messages = [*conversation.messages, prompt("three")]
 
-    def moves_later(*given):
+    def moves_later(*given, **options):
         monkeypatch.undo()
         asyncio.run(talk(store, "c", "two"))  # in the thread that saves: another task saves first
-        return Moves(*given)
+        return Moves(*given, **options)
 
     monkeypatch.setattr("foldlog.adapters.pydantic_ai.Moves", moves_later)
     with pytest.raises(ConversationConflict):
@@ -302,3 +303,24 @@ class TestKeeps(Answers, Lists, Condenses):
 
     async def kept(self, store):
         return told((await store.load("c")).messages)
+
+
+async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(store, histories):
+    first = [ModelRequest.user_text_prompt("one"), said("two"), ModelRequest.user_text_prompt("three")]
+    conversation = Conversation(conversation_id="c", messages=first)
+    await store.save(conversation)
+    summary = ModelRequest(parts=[CompactionPart("in short")])
+    conversation.messages = [summary, first[-1]]
+    await store.save(conversation)
+    assert exact((await store.load("c")).messages) == exact(conversation.messages)
+    events = list(histories["pydantic-ai/c"].events())
+    (condensation,) = [event for event in events if isinstance(event, CondensationAction)]
+    assert condensation.forgotten_event_ids == [0, 1, 2]
+    assert not [event for event in events if isinstance(event, Retraction)]
+    history = histories["pydantic-ai/c"]
+    entry = next(event.id for event in events if event.id > condensation.id)
+    history.redact(entry, reason="asked to")
+    assert [len(each.message.parts) for each in await store.read_history((await store.read_record("c")).head_id)] == [
+        1,
+        1,
+    ]
