@@ -940,7 +940,9 @@ class ShownDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog log``: events as they are stored, and what cannot be read of them."""
+    """``foldlog log``: events as they are stored, each with the ``label`` that ``--kind`` chooses by, and what of them
+    cannot be read.
+    """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
     events: tuple[dict[str, Any], ...]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from foldlog._kinds import label
 from foldlog.eventstore import Event, UnknownEvent
 
 
@@ -21,3 +22,10 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> dict[st
     else:
         fields = {"timestamp": None, **msgspec.to_builtins(event)}
     return {"id": event.id, **fields, **times}
+
+
+def shown_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
+    """Return ``event_document`` with the ``label`` that lists and filters have for the event: an observation that is an
+    error is an ``error`` there.
+    """
+    return {**event_document(event, recorded_at), "label": label(event)}

@@ -212,7 +212,7 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(page, rep
         f"{seen} const list = {V}.list.node.getBoundingClientRect();"
         " return list.top <= box.top && box.bottom <= list.bottom; })()"
     )
-    page.wait("location.hash === '#v=281&from=280'")
+    page.wait("location.hash === '#v=281&from=280&tab=memory'")
     page.open(url + "#v=246&e=30")
     assert "condensation 93 forgot it at version 94" in page.text(".why")
     assert "summary S198 replaces it now" in page.text(".why")
@@ -335,7 +335,7 @@ def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(page, serve, store
         erase(histories.store, "kept", reason="asked to", with_forks=True)
         page.wait("document.querySelector('.failure')?.innerText.includes('was erased')")
         assert "make test" not in page.ask("document.body.textContent")
-        assert page.text(".failure a") == "All conversations"
+        assert page.text(".failure a") == "All runs"
 
 
 def test_the_server_follows_new_events(page, serve, stored):

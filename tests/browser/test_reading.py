@@ -16,6 +16,8 @@ SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
 ).map((each) => each.className)"""
 TOLD = f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelector('.name').innerText)"
 
+DAY = "Whole history: 2026-02-17 · took 1 h 18 m"
+
 
 @pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
 def test_the_numbers_of_a_version_add_up(page, report, events):
@@ -62,9 +64,11 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
         assert moment.endswith(MEANS)
         assert len(others) == (0 if whole else 1)
         assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
-    assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 286 events · 5 condensations")
+    assert told_in(page, ".facts").startswith(
+        "Whole history: 2026-02-17 · took 1 h 18 m · 286 events · 5 condensations"
+    )
     page.open(report([*sample(), DocumentChanges(changed={"attributes": {"value": {"incomplete": "1 record"}}})]))
-    assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 287 events · 5 condensations")
+    assert told_in(page, ".facts").startswith(f"{DAY} · 287 events · 5 condensations")
     assert "Last event: 2026-02-17" in told_in(page, ".when")
     page.run(f"{V}.go(60)")
     first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")

@@ -542,3 +542,13 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog, 
     assert len(foldlog("list", "--match", "c00").out.splitlines()) == 11
     assert len(foldlog("list", "--json").document["conversations"]) == 103
     assert len(foldlog("list", "--json", "-n", 5).document["conversations"]) == 5
+
+
+def test_json_has_the_word_for_an_error_that_the_filter_has(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        failed = Observation(tool="Bash", content="no such file", call_id="1", is_error=True)
+        store.ingest("c", [Action(tool="Bash", arguments={}, call_id="1"), failed])
+    (event,) = foldlog("log", "c", "--kind", "error", "--json").document["events"]
+    assert (event["label"], event["kind"]) == ("error", "observation")
+    assert foldlog("show", "c", "1", "--json").document["event"]["label"] == "error"
+    assert [each["label"] for each in foldlog("view", "c", "--json").document["events"]] == ["action", "error"]

@@ -20,7 +20,7 @@ from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
 from foldlog._kinds import label
-from foldlog._words.event_json import event_document
+from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import Border, Logged
 from foldlog.eventstore.inside import is_structural
@@ -74,7 +74,7 @@ def run(
         if as_json:
             borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
             documents = streamed(
-                event_document(event, recorded_at) | ({"uncounted": True} if reading.is_uncounted(event) else {})
+                shown_document(event, recorded_at) | ({"uncounted": True} if reading.is_uncounted(event) else {})
                 for recorded_at, event in events
             )
             document = LogDocument(

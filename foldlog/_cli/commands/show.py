@@ -16,7 +16,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._words.event_json import event_document
+from foldlog._words.event_json import shown_document
 from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Store
 from foldlog.eventstore.inside import said
 from foldlog.projections import summary_event
@@ -68,7 +68,7 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
             hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         told = found = summary_at(summary_event(found), found)
-    document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
+    document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))
     terminal.answer(document, lambda: show_event(told, recorded_at))
 
 

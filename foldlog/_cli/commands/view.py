@@ -15,7 +15,7 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
 from foldlog._reports.sent import sent_of, states_of
 from foldlog._unreadable import sound_view
-from foldlog._words.event_json import event_document
+from foldlog._words.event_json import shown_document
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, CorruptEvent, summary_of
 from foldlog.projections import Views
@@ -86,7 +86,7 @@ def _document(conversation: str, found: Sent, start: int, problems: Mapping[int,
             if isinstance(event, CondensationSummary)
         ),
         events=streamed(
-            {**event_document(event), "role": roles.get(event.id), "state": states[position]}
+            {**shown_document(event), "role": roles.get(event.id), "state": states[position]}
             for position, event in enumerate(view[start:], start)
         ),
     )
