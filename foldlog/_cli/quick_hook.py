@@ -37,7 +37,7 @@ def answer(db: str) -> None:
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 
-        with suppress(OSError, AttributeError):  # stderr is on a full disk, or closed: nobody can be told
+        with suppress(OSError, AttributeError):  # stderr is on a full disk, or closed
             terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
     try:
         sys.stdout.write(f"{json.dumps(told)}\n")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from foldlog.eventstore import Store
 
 FIRED = "hooks"
 """The folder with a file for each format: it is written when a hook fires, and holds the event."""
+
+_IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
 
 def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = None) -> dict[str, Any]:
@@ -39,21 +42,34 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
             program, conversation = outcome.format, outcome.conversation
         if not program:
             raise importing.nothing()
-    if fired is not None and program:
+    if not conversation:
+        return {}
+    if fired is not None:
         fired.mkdir(mode=0o700, parents=True, exist_ok=True)
         (fired / program).write_bytes(event.encode("utf-8", "replace"))
-    is_after = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
-    if not conversation or not (is_after or event == "PreCompact"):
-        return {}
-    if event == "PreCompact" or program == PROGRAMS["claude-code"].format:  # it writes the compaction after its hooks
-        noted = note_compaction(store, conversation)
-    else:
-        noted = None
-    if event != "SessionStart":
-        return {}
-    about = f"about {noted.events} events" if noted else "earlier events"
-    text = (
+    is_compacted = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
+    noted = None
+    if event == "PreCompact" or (is_compacted and program == PROGRAMS["claude-code"].format):
+        noted = note_compaction(store, conversation)  # Claude Code writes the compaction after its hooks
+    if event == "SessionStart" and is_compacted:
+        about = f"about {noted.events} events" if noted else "earlier events"
+        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": _advice(about, conversation)}}
+    for outcome in Import(store, list(_of_agents(paths)), where=where):
+        if isinstance(outcome, Failed):
+            raise outcome.error
+    return {}
+
+
+def _advice(about: str, conversation: str) -> str:
+    """Return what the model reads. The id is of the transcript: one that could pass for our words is not in it."""
+    named = f" (conversation {conversation})" if _IS_PLAIN.fullmatch(conversation) else ""
+    return (
         f"foldlog: {about} left your context in this compaction; they are kept. Before you ask the user for something "
-        f"that was said before, use the foldlog tools `dropped` and `recall` (conversation {conversation})."
+        f"that was said before, use the foldlog tools `dropped` and `recall`{named}."
     )
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def _of_agents(transcripts: Sequence[Path]) -> Iterator[Path]:
+    """Yield the folder of the sub-agents of a session of Claude Code: it deletes their transcripts too."""
+    folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
+    return (folder for folder in folders if folder.is_dir())
