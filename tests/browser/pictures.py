@@ -17,7 +17,12 @@ from tests.browser.states import sample
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1280, 800
 LIMIT = 20_000
-MOMENTS = {"page": "#v=246&e=30", "page-compared": "#v=281&from=280&e=280"}
+READY = "document.querySelector('.body pre, .cut.chosen') && !document.querySelector('.block-of .waiting')"
+MOMENTS = {
+    "run": "#v=93&e=93&tab=transcript",
+    "page": "#v=246&e=30&tab=memory",
+    "page-compared": "#v=281&from=280&e=280",
+}
 
 
 def make(folder: Path) -> list[Path]:
@@ -32,7 +37,7 @@ def make(folder: Path) -> list[Path]:
             for name, moment in MOMENTS.items():
                 with browser.new_page(WIDTH, HEIGHT) as page:
                     page.open(report.as_uri() + moment)
-                    page.wait("document.querySelector('.body pre')")
+                    page.wait(READY)
                     made.append(page.screenshot(folder / f"{name}.png"))
             return made
     finally:
