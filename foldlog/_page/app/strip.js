@@ -69,7 +69,7 @@ export class Strip {
     this.measureTime();
     this.switch.textContent = this.hasTime ? "by time" : "by step";
     this.switch.hidden = this.times === null;
-    this.switch.setAttribute("aria-label", this.hasTime ? "Across: time. Show steps" : "Across: steps. Show time");
+    this.switch.setAttribute("aria-label", this.hasTime ? "by time; press for steps" : "by step; press for time");
     const ratio = window.devicePixelRatio || 1;
     const full = this.node.clientWidth;
     this.width = Math.max(20, full - STRIP_LEFT - STRIP_RIGHT);
