@@ -86,8 +86,12 @@ class Answers:
         try:
             asked = self._asking.asked(conversation)
         except Unclear as error:
-            yield f"{error}. Give the id of your conversation, if it is one of these:"
-            yield from self._listed(error.choices, "", _LISTED)
+            listed = [*self._listed(error.choices, "", _LISTED)]
+            if listed:
+                yield f"{error}. Give the id of your conversation, if it is one of these:"
+            else:
+                yield f"{error}, and none is known that it could be; 'sessions' lists all"
+            yield from listed
             return
         if asked.problem:
             yield f"NOTE: this is of the last import: {_quoted(asked.problem, _LONG)}"

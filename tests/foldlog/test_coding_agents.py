@@ -217,7 +217,8 @@ def test_a_program_that_names_no_session_chooses_from_a_list_also_of_one(histori
         tools = answers(histories, folder=folder and str(folder))
         for told in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
             first, *listed = told.splitlines()
-            assert first == f"this program does not say which session asks. {ASKING}"
+            asking = f". {ASKING}" if others else ", and none is known that it could be; 'sessions' lists all"
+            assert first == f"this program does not say which session asks{asking}"
             assert sorted(line.split()[1] for line in listed) == [f"{name}:" for name in others]
     assert answers(histories).why("yes", "a").startswith("conversation a at version 2")
 
@@ -226,7 +227,7 @@ def test_the_session_of_claude_code_is_imported_before_it_is_asked_about(histori
     environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
     in_folder_of_claude(tmp_path, "a")
     tools = answers(histories, environ)
-    assert tools.why("yes").startswith(f"session e has no transcript yet. {ASKING}")
+    assert tools.why("yes").startswith("session e has no transcript yet, and none is known that it could be")
     in_folder_of_claude(tmp_path, "e")
     assert tools.why("yes").startswith("conversation e at version 2: 'yes' is known")
 
@@ -234,7 +235,7 @@ def test_the_session_of_claude_code_is_imported_before_it_is_asked_about(histori
 def test_a_session_whose_transcript_is_elsewhere_is_known_once_its_hook_told_where(histories, session):
     tools = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1", "CLAUDE_CONFIG_DIR": "/nowhere"})
     session.user("begin").reply("yes")
-    assert tools.why("yes").startswith("session s1 has no transcript yet.")
+    assert tools.why("yes").startswith("session s1 has no transcript yet, ")
     answer_hook(histories.store, session.hook("Stop"))
     session.user("and yes again")
     assert tools.why("again").startswith("conversation s1 at version 3: 'again' is known, by event 2")

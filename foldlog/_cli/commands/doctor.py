@@ -40,7 +40,7 @@ def _show(found: DoctorDocument) -> None:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
     for program in found.programs:
         terminal.say((program.program, "bold"))
-        fired = f"never fired; 'foldlog setup {program.program}' writes them"
+        fired = f"never fired; 'foldlog setup {program.program}' writes them, for the next start of the program"
         if program.hook_fired_at is not None:
             fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"
         terminal.say(f"  hooks: {fired}", wraps=True)
