@@ -26,7 +26,7 @@ The rules of every command:
     printing/                                  how the results of single commands are printed
     import_paths.py importing.py log_reading.py listing.py replaying.py    what import, log, list and compare do
     record_files.py database_export.py                            what export writes
-    erasing.py vacuuming.py verifying.py published_heads.py       what commands of a whole store do
+    erasing.py redacting.py vacuuming.py verifying.py published_heads.py   what commands of a whole store do
     program_store.py quick_hook.py             the store of coding agents; the hook without what other commands need
 """
 

@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from foldlog._companions import companion_of
 from foldlog._documents import CondensationsDocument
 from foldlog._figures.counting import Figures
+from foldlog._figures.counts import Counts
 from foldlog._figures.overview import Overview
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls, hashes_in
@@ -230,15 +231,7 @@ def _numbers(found: Conversation, figures: Figures) -> list[Any]:
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
     """Yield what is counted, under which name, and the number."""
     counts, overview = figures.counts, figures.overview
-    for what, numbers in (("kind", counts.events), ("day", counts.days)):
-        for name, number in numbers.items():
-            yield what, name, number
-    for name, tool in counts.tools.items():
-        yield "tool", name, tool.calls
-        yield "tool errors", name, None if counts.errors is None else tool.errors
-    for name, condensed in counts.condensations.items():
-        for field, number in zip(_CONDENSED, astuple(condensed), strict=True):
-            yield f"condensations {field}", name, number
+    yield from _events_counted(counts)
     for name, saving in figures.reasons.items():
         for field in SAVED:
             yield f"reason {field}", name, getattr(saving, field)
@@ -254,6 +247,18 @@ def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
         for one in value if isinstance(value, list | tuple) else [value]:
             if name not in ("title", INCOMPLETE) and isinstance(one, str | int):
                 yield "attribute", f"{name}={one}", 1
+
+
+def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:
+    for what, numbers in (("kind", counts.events), ("day", counts.days)):
+        for name, number in numbers.items():
+            yield what, name, number
+    for name, tool in counts.tools.items():
+        yield "tool", name, tool.calls
+        yield "tool errors", name, None if counts.errors is None else tool.errors
+    for name, condensed in counts.condensations.items():
+        for field, number in zip(_CONDENSED, astuple(condensed), strict=True):
+            yield f"condensations {field}", name, number
 
 
 def _place(key: int) -> bytes:

@@ -76,7 +76,7 @@ def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
 
 
 @pytest.mark.parametrize(
-    "how, done", [("--dry-run", "no event of those searched holds"), ("--yes", "in what was searched")]
+    "how, done", [("--dry-run", "none of these holds the text."), ("--yes", "none of these holds the text now.")]
 )
 def test_a_redaction_names_what_it_could_not_search(locked, how, done):
     with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
@@ -87,8 +87,8 @@ def test_a_redaction_names_what_it_could_not_search(locked, how, done):
     ran = locked(*command)
     assert (ran.status, ran.err.count("foldlog: found: conversation '")) == (1, 2)
     assert done in ran.err
-    assert "imported records of 1 conversation" in ran.err
-    assert "2 conversations could not be searched, and may hold the text" in ran.err
+    assert "of 1 conversation; none" in ran.err
+    assert "2 conversations could not be searched" in ran.err
     stay = locked(*command, "--json").document["stay"]
     assert {each["conversation"] for each in stay if "under key" in each["problem"]} == {"a-long-name", "b"}
 

@@ -6,6 +6,7 @@ conversations.py  a list of conversations; followers.py: of followers
 demo.py           what the demo shows
 difference.py     what changed between two Views
 explanation.py    why an event is shown or not
+redaction.py      a redaction, and its document
 runs.py           two conversations beside each other
 statistics.py     figures of conversations
 """

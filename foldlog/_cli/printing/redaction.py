@@ -1,0 +1,144 @@
+"""A redaction, as people read it, and its document."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from foldlog._cli import erasing, terminal
+from foldlog._documents import (
+    MatchDocument,
+    ProblemDocument,
+    QuoteDocument,
+    RedactedDocument,
+    RedactionsDocument,
+)
+from foldlog._redacting import (
+    NOT_SEARCHED,
+    SEARCHED,
+    Chosen,
+    Problem,
+    Redacting,
+    documents_lost,
+)
+from foldlog._words.gist import count, gist
+from foldlog.eventstore import ATTRIBUTES, CondensationAction, Event, Store
+from foldlog.eventstore.maintenance.redact import RedactionReceipt
+
+_LISTED_MAX = 20
+_IN_SOURCE = "its source holds the text beside the records, in its title or around them: both go as a whole"
+
+
+def what_words(events: int, sources: int) -> str:
+    """Return how many events there are, and how many texts beside the records of sources."""
+    beside = f" and what {count(sources, 'source')} held beside the records" if sources else ""
+    return f"{count(events, 'event')}{beside}"
+
+
+def result_words(redacting: Redacting, chosen: Chosen, done: str, *, is_left: bool) -> str:
+    """Return what was searched, what of it holds the text, and what was not searched."""
+    several = count(len(redacting.rows) - len(redacting.problems), "conversation")
+    found = "the places named above hold the text" if chosen.goes or chosen.beside else "none of these holds the text"
+    if done:
+        found = "the places named above still hold the text" if is_left else "none of these holds the text now"
+    left = f" {count(len(redacting.problems), 'conversation')} could not be searched: see above." * bool(
+        redacting.problems
+    )
+    return f"{done}Searched: {SEARCHED} of {several}; {found}.{left} Not searched: {NOT_SEARCHED}"
+
+
+def show_found(chosen: Chosen) -> None:
+    """List the events, without the text that they hold."""
+    for name, events in chosen.goes.items():
+        ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
+        terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
+    for name in chosen.beside:
+        terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
+    total = sum(map(len, chosen.goes.values()))
+    terminal.say(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact", wraps=True)
+
+
+def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
+    if not isinstance(event, CondensationAction) or not event.summary:
+        return str(event.id)
+    may_quote = ", which may quote it" if (name, event.id) in quotes else ""
+    return f"summary of condensation {event.id}{may_quote}"
+
+
+def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
+    """Ask a person. A redacted event is not asked about."""
+    beside = chosen.beside
+    each = [(name, event) for name, events in chosen.goes.items() for event in events]
+    if not (each or beside):
+        return
+    of = f"each of {what_words(len(each), len(beside))}"
+    if len(each) == 1 and not beside:
+        ((name, event),) = each
+        of = f"event {event.id} of {name!r}"
+    shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in beside]
+    for name, event in each[:_LISTED_MAX]:
+        is_quote = (name, event.id) in chosen.quotes
+        said = _named_event(name, event, chosen.quotes) if is_quote else f"event {event.id}"
+        shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erasing.WORDS_MAX)}")
+    if len(each) > _LISTED_MAX:
+        shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
+    terminal.confirm(
+        "redact", "redacted", [] if listed else shown, "Erase this content for good? Nothing brings it back.", of
+    )
+
+
+def redactions_document(
+    chosen: Chosen,
+    receipts: Sequence[RedactionReceipt],
+    stay: Iterable[Problem],
+    unconfirmed: Sequence[str],
+    *,
+    is_pending: bool,
+) -> RedactionsDocument:
+    return RedactionsDocument(
+        found=tuple(
+            MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
+            for name, events in chosen.goes.items()
+        ),
+        beside=tuple(chosen.beside),
+        receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
+        stay=tuple(ProblemDocument(conversation=one.conversation, problem=one.problem) for one in stay),
+        holders=tuple(unconfirmed),
+        searched=SEARCHED,
+        not_searched=NOT_SEARCHED,
+    )
+
+
+def _document(receipt: RedactionReceipt, *, is_pending: bool) -> RedactedDocument:
+    quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
+    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes, bytes_pending=is_pending)
+
+
+def show_receipts(
+    store: Store,
+    receipts: Sequence[RedactionReceipt],
+    taken: dict[tuple[str, int], RedactionReceipt],
+) -> None:
+    """Show who redacted each event, when, and which documents lost their values: one that was redacted before keeps its
+    receipt. Then name each summary that may quote an event, and each fork, once.
+    """
+    for (conversation, event_id), receipt in taken.items():
+        (event,) = store.events(conversation, event_id, event_id + 1)
+        its = event.redacted or receipt
+        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
+        said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
+        if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
+            held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
+            said += f"; it held the values of {', '.join(held)}: set them again"
+        terminal.say(f"{terminal.typed_id(conversation)}: {said}")
+    it, them = ("it", "it") if sum(len(each.event_ids) for each in receipts) == 1 else ("redacted events", "them")
+    quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
+    for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
+        if (conversation, event_id) not in taken:
+            where = terminal.typed_id(conversation)
+            said = f"{where}: the summary of condensation {event_id} replaces {it} and may quote {them}"
+            terminal.say(f"{said}; --with-summaries redacts it")
+    forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
+    if forks:
+        names = ", ".join(map(terminal.typed_id, forks))
+        shows = "shows" if len(forks) == 1 else "show"
+        terminal.say(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}")
