@@ -21,7 +21,7 @@ from foldlog.eventstore import EventStoreError, Store
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""An id that can name a file: it leads to no other folder, and is no pattern."""
+"""An id that can name a file: it leads to no other folder, and is not a pattern."""
 
 
 class Unclear(EventStoreError):

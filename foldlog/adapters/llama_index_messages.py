@@ -75,7 +75,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a block as a part of a content: None for one that is no content."""
+    """Return a block as a part of a content: None for a thought, a call or a mark of the cache."""
     match block:
         case {"block_type": "thinking" | "tool_call" | "cache"}:
             return None

@@ -33,10 +33,18 @@ def key(given):
     return given["data"]["id"].encode()
 
 
+def same(given):
+    return given
+
+
+def keys_and_ids(records):
+    return Listed([key(one) for one in records], [one["data"]["id"] for one in records], records.__getitem__)
+
+
 def put(checkpoints, number, parent, names, document=None):
     """Put a checkpoint with these records and one document."""
     records = None if names is None else [record(name) for name in names]
-    listed = None if records is None else Listed([key(one) for one in records], names, records.__getitem__)
+    listed = None if records is None else keys_and_ids(records)
     checkpoints.put(
         THREAD, f"{number:03}", parent, {"n": number}, lambda before: ({}, {"d": document}), lambda *before: listed
     )
@@ -44,12 +52,12 @@ def put(checkpoints, number, parent, names, document=None):
 
 def told(checkpoints, found):
     whole = checkpoints.whole(THREAD, found)
-    records = None if found.ranges is None else [one["data"]["id"] for one in whole.records]
+    records = None if found.ranges is None else [one["data"]["id"] for one in whole.values]
     return records, whole.documents["d"], found.parent
 
 
 def opened(histories):
-    return Checkpoints(histories, "langchain", key, {})
+    return Checkpoints(histories, "langchain", same, keys_and_ids, {})
 
 
 @st.composite
