@@ -519,7 +519,7 @@ UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $1::big
 
 -- name: erase_conversation
 UPDATE {schema}.conversations
-SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, seed = NULL,
+SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, seed = NULL, pending = NULL,
     erased_at = $1::bigint, erased_reason = $2::bytea, erased_events = $3::bigint, erased_head = $4::bytea
 WHERE key = $5::bigint
 

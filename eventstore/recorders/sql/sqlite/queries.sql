@@ -254,6 +254,7 @@ UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
 -- name: erase_conversation
 UPDATE conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, seed = NULL, first_position = NULL, published = NULL,
+    pending = NULL,
     -- the events that a fork copied from its parent have positions
     parent_version = iif(published IS NULL, parent_version, NULL),
     erased_at = ?, erased_reason = CAST(? AS TEXT), erased_events = ?, erased_head = ?
