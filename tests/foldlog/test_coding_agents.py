@@ -627,6 +627,15 @@ def test_what_the_user_made_of_ours_stays(home, foldlog):
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
 
 
+def test_no_password_is_written_into_settings(home, foldlog):
+    for url in ("postgresql://u:hunter2@h/x", "postgresql://u@h/x?password=hunter2"):
+        for more in ((), ("--print",)):
+            ran = foldlog("setup", "claude-code", "--db", url, *more)
+            assert (ran.status, "~/.pgpass" in ran.err, "hunter2" in ran.out + ran.err) == (2, True, False)
+    assert not home.exists() or _files(home) == {}
+    assert foldlog("setup", "claude-code", "--db", "postgresql://u@h/x").status == 0
+
+
 def test_settings_are_written_through_a_link(home, foldlog):
     (home / ".claude").mkdir(parents=True)
     (home / "dotfiles.json").write_text("{}")

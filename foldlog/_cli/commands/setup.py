@@ -17,7 +17,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.quick_hook import program_db
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import recorded, settings_with, settings_without, write
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.inside import install_command, without_password
 
 
 def run(
@@ -40,6 +40,9 @@ def run(
     if program not in PROGRAMS:
         raise Refused(f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}")
     chosen, store, folder = PROGRAMS[program], program_db(db), Path(home_folder())
+    if store != without_password(store) and not remove:
+        where = "give the URL without it, and the password in ~/.pgpass"
+        raise Refused(f"the password of {without_password(store)} would stand in the settings of {program}; {where}")
     named = None if store == home_db() else _absolute(store)
     try:
         record = recorded(folder)
