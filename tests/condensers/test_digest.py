@@ -221,9 +221,10 @@ def test_an_error_that_the_agent_left_behind_is_no_longer_open():
 
 def test_what_was_sent_stands_with_the_link_that_a_result_shows():
     post = "cat > b.md <<'EOF'\n# Kites\nEOF\ncurl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"
-    issue = "https://kites.org/issues/7"
+    issue, posted = "https://kites.org/issues/7", "`curl POST https://api.kites.org/issues`"
     repeated = ran(1, post, 0, post)
-    assert section(digest(repeated), "Commands run")[0].endswith("(4 lines)`"), "its end is not shown"
+    assert section(digest(repeated), "Commands run")[0].endswith("(4 lines)` → output not shown")
+    assert section(digest(repeated), "Built so far") == [f"not confirmed as sent: {posted} → output not shown"]
     text = digest(
         repeated,
         ran(2, post, 0, f"{issue}\nA warning"),
@@ -231,7 +232,7 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
         ran(4, "ls", 0, f"late\n^L{issue}\na.py"),
     )
     assert section(text, "Built so far") == [
-        f"sent: `curl POST https://api.kites.org/issues` → exit 0: {issue}",
+        f"sent: {posted} → exit 0: {issue}",
         f"sent: `gh api pulls/1/replies -f body` → exit 0: {issue}",
     ]
 
@@ -240,7 +241,9 @@ def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
     first, second = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md", "gh issue create --title kite && ./show"
     late = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md\nhttps://kites.org/issues/7\n"
     text = digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late), ran(3, second, 0, f"{late}{second}\nshown"))
-    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run")[1:] == [f"`{second}`"]
+    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run")[1:] == [
+        f"`{second}` → output not shown"
+    ]
     assert section(text, "Built so far") == ["sent: `gh issue create --title kite` → exit 0: shown"]
 
 
@@ -251,7 +254,9 @@ def test_what_a_server_a_pipe_or_the_user_may_have_refused_was_not_sent():
         ran(2, "git push 2>&1 | tail -1", 0, refused),
         pair(3, "bash", "Please read it first.", command="git push origin"),
     )
-    assert "Built so far" not in text
+    assert section(text, "Built so far") == [
+        "not confirmed as sent: `curl POST https://api.kites.org/issues` → exit 0: no output"
+    ]
     assert section(text, "Commands run") == [
         f"`{post}` → exit 0: no output",
         f"`git push 2>&1 | tail -1` → exit 0: {refused}",
@@ -276,6 +281,8 @@ def test_what_a_command_that_failed_did_first_is_not_known():
         ("It wasnt posted, though. Try again", "It wasnt posted, though"),
         ("no, it is red", "no, it is red"),
         ("I don't see it there. Try an issue", "I don't see it there"),
+        ("but I don't see it, did you post it?", "but I don't see it"),
+        ("I don't see why you did that?", ""),
         ("Why is it not red?", ""),
         ("Don't forget the tail.", ""),
         ("Nothing else", ""),
@@ -296,11 +303,46 @@ def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
     assert section(text, ASKED) == ["and the tail", "mend it (asked again)"]
 
 
-def test_any_linter_is_a_check():
-    text = digest(ran(1, "golangci-lint run 2>&1 | head -100", content="1 issues:\n* forbidigo: 1"))
-    assert section(text, "Built so far") == [
-        "last test, lint or build: `golangci-lint run 2>&1 | head -100` → * forbidigo: 1"
+@pytest.mark.parametrize(
+    "output, ending",
+    [
+        ("0 issues.\n[lint] $ golangci-lint run", "0 issues."),
+        ("1 issues:\n* forbidigo: 1", "1 issues:"),
+        ("see the log\nin a.log", "in a.log"),
+    ],
+)
+def test_any_linter_is_a_check_and_its_line_says_how_it_ended(output, ending):
+    text = digest(ran(1, "golangci-lint run 2>&1 | head -100", content=output))
+    checked = f"`golangci-lint run 2>&1 | head -100` → {ending}"
+    assert section(text, "Built so far") == [f"last test, lint or build: {checked}"]
+    assert section(text, "Commands run") == [checked]
+
+
+def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
+    report = "The kite is folded and it flies: all tests pass."
+    correction = "You are right, the tail is in the way; I remove it."
+    events = [
+        message("fold it"),
+        ran(1, "pytest -q", 0, "3 passed in 1 s\nbye"),
+        ran(2, "ruff check", 0, ""),
+        message(report, "agent"),
+        message("why the tail?"),
+        message(correction, "agent"),
+        pair(3, "Edit", file_path="/w/tail.py", old_string="tail = 1\n# long", new_string="# cut\ntail = 0"),
     ]
+    text = digest(*events)
+    assert section(text, "Commands run") == [
+        "`pytest -q` → exit 0: 3 passed in 1 s; changed since: tail.py",
+        "`ruff check` → exit 0: no output; changed since: tail.py",
+    ]
+    assert section(text, "Built so far") == [
+        "last test, lint or build: `ruff check` → exit 0: no output; changed since: tail.py",
+        f"the agent said (changed since: tail.py): {report}",
+        f"the agent said before the newest change: {correction}",
+    ]
+    assert section(text, "Files changed") == ["/w/tail.py: edited; last: tail = 0"]
+    built = section(digest(*events, message(report, "agent"), message("thanks")), "Built so far")
+    assert built[1:] == [f"the agent said: {report}"], "the report of the turn takes its place"
 
 
 # --- names ---
@@ -315,9 +357,17 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
         ),
     )
     assert lines(text, "Lines with names") == [
-        "def flyHigh(wind_speed) | src/wind.py:3 [2]",
+        "…def flyHigh(wind_speed) | src/wind.py:3 [2]",
         "rain = depot.load(42) | snow_fall = 3 [4]",
     ]
+
+
+def test_a_sentence_around_a_name_is_whole_or_a_mark_shows_the_cut():
+    whole = "A KiteDepot cannot join tables without keys between them."
+    read = f"Note: read on. {whole} See below.\n" + "if wind: kite_tail = depot.load(rain) + depot.keep(rain, snow)"
+    (line,) = lines(digest(pair(1, "Read", read, file_path="/w/a.md")), "Lines with names")
+    code = "if wind: kite_tail = … kite_tail = depot.load(rain) + … + depot.keep(rain, snow)"
+    assert line == f"…{whole}… | {code} [1]"
 
 
 _MADE = r"(?:found/|used_)\w+"
@@ -680,8 +730,9 @@ def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
     requests = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
     text = told([*requests, *ran(1, "make", 0)], 3_000)
     asked = section(text, ASKED)
-    assert asked[0] == "(46 earlier left out)"
-    assert asked[1].startswith("0: "), "what was asked first stays"
+    assert asked[0] == "(49 earlier left out)"
+    assert asked[1].startswith("0: "), "what was asked first stays, with more words"
+    assert len(asked[1]) > 2 * len(asked[2])
     assert asked[-1].endswith("colour"), "and the newest, in full"
     assert all(len(line) >= 160 for line in asked[1:])
     assert section(text, "Commands run") == ["`make` → exit 0: done"]

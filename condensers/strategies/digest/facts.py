@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 
 from foldlog._values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clipped, readable
-from foldlog.condensers.strategies.digest.commands import FileChange, bare, changes_by, first_line, only_reads
+from foldlog.condensers.strategies.digest.commands import (
+    FileChange,
+    bare,
+    changes_by,
+    checks,
+    first_line,
+    only_reads,
+)
 from foldlog.condensers.strategies.digest.words import (
     EXIT_CODE,
     error_line,
@@ -97,6 +104,8 @@ _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _REFUSED_SILENTLY = re.compile(r"User rejected the action\.?|The action was rejected, and no reason was given\.")
 """What the result of a refused call says where the user said nothing."""
+_COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
+"""How a line of code begins that says less of a change than others."""
 _ECHO_LEAST = 12
 """The least number of characters of a command's first line by which it is found again in an output."""
 _RAN_MAX, _LINE_MAX = 200, 90
@@ -134,11 +143,17 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, 
     """Return the change that an editor's tool makes, with the first line that is new, or that is gone."""
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     new = "\n".join(texts)
-    line = first_line(_without(new, old))
-    if not line and (gone := first_line(_without(old, new))):
+    line = _telling(_without(new, old), path)
+    if not line and (gone := _telling(_without(old, new), path)):
         line = f"removed {gone}"
     deed = "written" if verbs & {"write", "create"} else "deleted" if "delete" in verbs else "edited"
     return FileChange(path, deed, clipped(line, _LINE_MAX), old, new)
+
+
+def _telling(text: str, path: str) -> str:
+    """Return the first line of a text; in code, the first one of code if there is one."""
+    code = "\n".join(line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line))
+    return first_line(code) or first_line(text)
 
 
 def _without(text: str, other: str) -> str:
@@ -182,7 +197,7 @@ def outcome_of(observation: Observation, command: str = "", late: Iterable[str] 
         failed=failed,
         exit_code=exit_code,
         error=error,
-        last=error or last_line(text),
+        last=error or last_line(text, checks(command)),
         link=links[-1] if links else "",
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )

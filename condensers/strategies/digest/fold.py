@@ -54,16 +54,19 @@ from foldlog.eventstore import (
 from foldlog.projections import words_of
 
 TITLE = "# Digest of "
+AGENT_SAID = "the agent said"
 CHECK = "last test, lint or build"
 """The subject of the line on the newest command of this kind."""
 REFUSED = "refused by the user: "
 PLAN_MODE = "plan mode: write and edit nothing but the plan until the user approves it"
 STATUS = "last git status"
 _SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
+_BRIEF_MAX = 500
 _STATUS_MAX = 1_000
 _ENDING_MAX = 120
 _PUSHED = " -> "
 """In git's line about a branch that was pushed."""
+_THEN_CHANGED = "before the newest change"
 _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
 """In the path of a file in which an agent writes a plan."""
@@ -78,10 +81,13 @@ _NAMES_MAX = 2_000
 
 
 class DigestLine(NamedTuple):
-    """A line of a digest, and the event that says it."""
+    """A line of a digest, and the event that says it. What it says of the work may not hold once files have changed
+    (``is_of_work``).
+    """
 
     text: str
     event_id: int
+    is_of_work: bool = False
 
 
 class ChangedFile(NamedTuple):
@@ -112,10 +118,11 @@ class OpenError(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A call without a result."""
+    """A call without a result, and the agent's words before it."""
 
     deed: Deed
     event_id: int
+    said: DigestLine | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +143,8 @@ class Digest:
     edits: dict[int, int] = field(default_factory=dict)
     """The call of each edit, by a hash of the file, the old and the new text."""
     late: frozenset[str] = frozenset()
+    reported: bool = False
+    """Whether the agent reported its work to the user: what it says of later changes may correct that."""
     said: DigestLine | None = None
     """The agent's last words. With the next event that counts they become a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
@@ -264,17 +273,19 @@ class Digest:
             self._keep_said(Section.SAID)
             self.said = DigestLine(text, event_id)
 
-    def _keep_said(self, section: Section, before: str = "") -> None:
+    def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
         """Make a line of the agent's last words, after the words ``before``."""
-        if self.said:
-            self._note(section, before + self.said.text, self.said.event_id, _SAID_MAX)
+        if self.said and (words := one_line(before + self.said.text, length_max)):
+            self._put(section, words, DigestLine(words, self.said.event_id, section is Section.BUILT))
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
         """Take the agent's last words before a user's message for a report. The user may deny it at once."""
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
-            answered = f'the user answered "{denial}" [{event_id}] to' if denial else "the agent said"
-            self._keep_said(Section.BUILT, f"{answered}: ")
+            answered = f'the user answered "{denial}" [{event_id}] to' if denial else AGENT_SAID
+            self._keep_said(Section.BUILT, f"{answered}: ", _BRIEF_MAX if denial else _SAID_MAX)
+            self.lines[Section.BUILT].pop(_THEN_CHANGED, None)
+            self.reported = True
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         """Add a line, or move it to the end if it is there."""
@@ -309,10 +320,11 @@ class Digest:
     def _take_deed(self, deed: Deed | None, event_id: int, call_id: object) -> None:
         if deed is None:
             return
+        pending = _Pending(deed, event_id, self.said)
         self._keep_said(Section.SAID)
         self.calls += 1
         self.errors = {name: error for name, error in self.errors.items() if self._is_recent(error)}
-        self._pending[event_id] = self._pending[call_id or event_id] = _Pending(deed, event_id)
+        self._pending[event_id] = self._pending[call_id or event_id] = pending
 
     def _is_recent(self, error: OpenError) -> bool:
         return self.calls - error.calls < _CALLS_AFTER_ERROR
@@ -347,6 +359,7 @@ class Digest:
                 self._put(Section.BUILT, STATUS, line)
         else:
             self.late |= {first_line(deed.command)}
+            self._conclude(deed, outcome, event.id)
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
         """Note that the user refused a call: with the user's words, or else as an order, until the call succeeds."""
@@ -364,14 +377,18 @@ class Digest:
         if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
         ended = _ending(outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
-        self._put(section, text, DigestLine(text + ended, event_id))
-        if section is Section.RAN and not deed.changes and outcome.is_proven and checks(deed.command):
-            self._put(Section.BUILT, CHECK, DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id))
+        is_check = section is Section.RAN and not deed.changes and outcome.is_proven and checks(deed.command)
+        self._put(section, text, DigestLine(text + ended, event_id, is_check))
+        if is_check:
+            self._put(Section.BUILT, CHECK, DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id, True))
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
         """Note the changes of a call. What a command that failed did first is not known; an editor did nothing."""
         if outcome.error and call.deed.section is Section.CHANGED:
             return
+        if self.reported and call.said and call.deed.section is Section.CHANGED:
+            words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
+            self._put(Section.BUILT, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
         for change in call.deed.changes:
             gone = [path for path in self.files if change.deed == "deleted" and is_within(path, change.path)]
@@ -415,7 +432,8 @@ class Digest:
 
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Note a commit that git confirms, and what was sent to others, as steps that are done. A server may refuse
-        what curl sends, and a user a call: then the result has the user's words.
+        what curl sends, and a user a call: then the result has the user's words. What was sent without a word of
+        output is not confirmed, until the same is sent again.
         """
         if outcome.commit:
             self.lines[Section.BUILT].pop(STATUS, None)
@@ -425,7 +443,11 @@ class Digest:
         is_sent = outcome.link or (is_known and not post.startswith("curl") and not ERROR.search(outcome.last))
         if post and is_sent:  # equal ones are two: two comments
             self.lines[Section.RAN].pop(deed.text, None)
+            self.lines[Section.BUILT].pop(post, None)
             self._put(Section.BUILT, f"sent: {event_id}", DigestLine(f"sent: `{post}`{_ending(outcome)}", event_id))
+        elif post and not outcome.last:
+            line = f"not confirmed as sent: `{post}`{_ending(outcome)}"
+            self._put(Section.BUILT, post, DigestLine(line, event_id))
 
     # --- names ---
 
@@ -461,7 +483,7 @@ def _refusal_of(deed: Deed) -> str:
 def _ending(outcome: CallOutcome) -> str:
     """Return how a call ended: its exit code if it is known, and a link or the last line of its output."""
     if not outcome.is_proven:
-        return ""
+        return " → output not shown"
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"

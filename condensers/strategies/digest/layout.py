@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from posixpath import basename
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
-from foldlog.condensers.strategies.digest.facts import Section, one_line
-from foldlog.condensers.strategies.digest.fold import CHECK, TITLE, ChangedFile, Digest, DigestLine, NamePlace
+from foldlog.condensers.strategies.digest.facts import Section
+from foldlog.condensers.strategies.digest.fold import AGENT_SAID, TITLE, ChangedFile, Digest, DigestLine, NamePlace
+from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
 """The length of the shortest digests, first for the newest request."""
@@ -36,13 +37,14 @@ leave room.
 """
 _USED_IS_NEWER = 100
 """A name that the user or the agent wrote counts as one that a result of this many events later has."""
-_CHECK_MAX = 500
+_FILES_SINCE, _SINCE_MAX = 20, 90
 _LINE_LEAST = 8
 """The room that a line takes at least, with its bullet and its id."""
 _LINE_MAX = 1_000
 """The length to which lines of other sections are cut."""
 _BULLET = "\n- "
 _BETWEEN = " | "
+_CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 """More than the bullet and the id of a line take."""
@@ -100,7 +102,8 @@ def text_of(digest: Digest, max_length: int) -> str:
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
-    lines[Section.BUILT] = [_checked(line, digest.files) for line in lines[Section.BUILT]]
+    for section in (Section.BUILT, Section.RAN):
+        lines[section] = [_checked(line, digest.files) for line in lines[section]]
     lines[Section.CHANGED] = [DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()]
     lines[Section.ERRORS] = [DigestLine(error.text, error.event_id) for error in digest.errors.values()]
     if digest.said:
@@ -108,14 +111,20 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     return lines
 
 
-def _checked(line: DigestLine, files: Mapping[str, ChangedFile]) -> DigestLine:
-    """Return a line on the last check with the files that were changed after it, any other line as it is."""
-    if not line.text.startswith(CHECK):
+def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
+    """Return a line on a check, or what the agent said of its work, with the files that were changed after it, the
+    newest first; any other line as it is. Cost: the files that have room.
+    """
+    if not line.is_of_work:
         return line
-    changed = [basename(path) for path, file in files.items() if file.event_id > line.event_id]
+    newest = islice(reversed(files.items()), _FILES_SINCE)
+    changed = ", ".join(basename(path) for path, file in newest if file.event_id > line.event_id)
     if not changed:
         return line
-    return line._replace(text=one_line(f"{line.text}; changed since: {', '.join(changed)}", _CHECK_MAX))
+    since = clipped(f"changed since: {changed}", _SINCE_MAX)
+    if line.text.startswith(AGENT_SAID):
+        return line._replace(text=f"{AGENT_SAID} ({since}){line.text.removeprefix(AGENT_SAID)}")
+    return line._replace(text=f"{line.text}; {since}")
 
 
 def _file(path: str, file: ChangedFile) -> str:
@@ -134,7 +143,9 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
-        shown = [*(DigestLine(clipped(line.text, length), line.event_id) for line in older), newest]
+        most_of_first = max(length, room // 4 * (section is Section.ASKED))
+        cut = (line._replace(text=clipped(line.text, most_of_first if line is lines[0] else length)) for line in older)
+        shown = [*cut, newest]
         if len(listed := _listed(section, shown, skipped)) <= room:
             return listed
     first = shown[: min(len(older), section in _FIRST_STAYS)]
@@ -176,7 +187,8 @@ def _named(names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
             break
         known |= _words(stood.line)
         by_event.setdefault(stood.event_id, []).append(stood.line)
-    grouped = [DigestLine(_BETWEEN.join(lines), event_id) for event_id, lines in sorted(by_event.items())]
+    joined = ((_BETWEEN.join(lines), event_id) for event_id, lines in sorted(by_event.items()))
+    grouped = [DigestLine(text.replace(_CUT_TWICE, f" {CUT} "), event_id) for text, event_id in joined]
     return _listed(Section.NAMES, grouped) if grouped else ""
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import repeat
 
+from foldlog.condensers.strategies.digest.words import SENTENCE_END, is_prose
+
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
 _ESCAPED = re.compile(rf"(?<!\w)({_WINDOWS})|\\[nrt\"]")
 _NAME = re.compile(rf"(?<![<\w])(?:{_WINDOWS}|\w+://[\w./:?=&%-]+|~?/?\w(?:[\w./-]|::)+)")
@@ -20,6 +22,8 @@ _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 """The number of a line, as tools that show files write it."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
 _LEAST, _MOST = 6, 160
+CUT = "…"
+_SENTENCE_MAX = 120
 _BESIDE = 14
 """How many characters of its line stand on each side of a name, up to the ends of words."""
 
@@ -45,11 +49,15 @@ def is_file(name: str) -> bool:
 
 
 def _around(line: str, start: int, end: int) -> str:
-    """Return the words around a name in a line."""
-    begin = max(0, start - _BESIDE)
-    if begin:
-        begin = line.find(" ", begin, start) + 1 or start
-    last = end + _BESIDE
-    if last < len(line):
-        last = max(line.rfind(" ", end, last), end)
-    return " ".join(line[begin:last].split())
+    """Return the words around a name in a line: the sentence if it is short, for a part of it may say something else.
+    A mark stands where the line was cut.
+    """
+    begin = start - len(SENTENCE_END.split(line[:start])[-1])
+    stop = end + len(SENTENCE_END.split(line[end:], 1)[0])
+    if stop - begin > _SENTENCE_MAX or not is_prose(line[begin:stop]):
+        if start - begin > _BESIDE:
+            begin = line.find(" ", start - _BESIDE, start) + 1 or start
+        if stop - end > _BESIDE:
+            stop = max(line.rfind(" ", end, end + _BESIDE), end)
+    words = " ".join(line[begin:stop].split())
+    return CUT * bool(line[:begin].strip()) + words + CUT * bool(line[stop:].strip())

@@ -111,7 +111,7 @@ def without_pasted(text: str) -> str:
     kept: list[str] = []
     pasted: list[str] = []
     for line in [*_FENCE.sub(fenced, text).splitlines(), None]:
-        if line is not None and not _is_prose(line):
+        if line is not None and not is_prose(line):
             pasted.append(line)
             continue
         block = "\n".join(pasted)
@@ -128,7 +128,7 @@ def _pasted(block: str) -> str:
     return f"(pasted text of {len(block):,} characters: {first[:80]})"
 
 
-def _is_prose(line: str) -> bool:
+def is_prose(line: str) -> bool:
     """Return whether a line reads like a sentence: several words, of which most are words of a language."""
     words = line.split()
     plain = sum(word.strip(".,;:!?()'\"*`-").replace("'", "").replace("’", "").isalpha() for word in words)
@@ -137,7 +137,7 @@ def _is_prose(line: str) -> bool:
 
 # --- orders and questions ---
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
+SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
 _ORDER = re.compile(
     r"\b(?:never|always|do not|don['’]?t|must(?:n['’]t)?|from now on|make sure)\b|不要|必须", re.IGNORECASE
 )
@@ -150,7 +150,7 @@ _COMMAND = re.compile(
 
 def orders_in(text: str) -> list[str]:
     """Return the short sentences that forbid something or ask for it for good."""
-    sentences = (sentence.strip().removeprefix("- ") for sentence in _SENTENCE_END.split(without_pasted(text)))
+    sentences = (sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text)))
     return [
         sentence
         for sentence in sentences
@@ -159,9 +159,8 @@ def orders_in(text: str) -> list[str]:
 
 
 _DENIAL = re.compile(
-    r"\A(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still |"
-    r"[^.?!\n]{0,40}\bI (?:don['’]?t|do not|can['’]?t|cannot) see\b)"
-    r"[^.?!\n]*",
+    r"\A(?:(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still )"
+    r"[^.?!\n]*|[^.?!\n]{0,40}\bI (?:don['’]?t|do not|can['’]?t|cannot) see\b[^.?!,\n]*)",
     re.IGNORECASE,
 )
 
@@ -174,7 +173,7 @@ def denial_in(text: str) -> str:
 
 def question_in(text: str) -> str:
     """Return the last question in a text; empty if it asks nothing."""
-    sentences = _SENTENCE_END.split(text.strip())
+    sentences = SENTENCE_END.split(text.strip())
     return next((sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), "")
 
 
@@ -200,6 +199,11 @@ ERROR = re.compile(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no such|cannot|can't|unable)\b",
     re.IGNORECASE,
 )
+_ENDS = re.compile(
+    r"\b(?:(?:\d+|no) (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
+    re.IGNORECASE,
+)
+"""In the line of a check that says how it ended."""
 _REJECTED = re.compile(r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE)
 _SAID_IN_REJECTION = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
 _ANSWERS = re.compile(
@@ -284,10 +288,13 @@ def error_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def last_line(text: str) -> str:
-    """Return the last useful line of an output; empty if it has none."""
+def last_line(text: str, is_check: bool = False) -> str:
+    """Return the last useful line of an output; of a check, the last that says how it ended, if one does. Empty if it
+    has none.
+    """
     lines = _lines_that_count(text[-_LAST_READ:])
-    return next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+    ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
+    return next(ends, "") or next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
 
 
 def gist_of_output(text: str) -> str:
