@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,8 @@ from foldlog.eventstore.recorders.types import (
 
 T = TypeVar("T")
 
+_ROWS: Final = 1_000
+"""The number of rows that one statement writes."""
 PATIENCE_S: Final = 60.0
 """The default time for which a call waits for other writers, or for a server that is unreachable."""
 AT_ONCE_S: Final = 0.1
@@ -546,6 +549,14 @@ class Transaction(Reader):
     def write_sources(self, statement: str, *parameters: Any) -> None:
         """Write sources, blocks, places and figures by the name of a statement."""
         self._write(statement, *parameters)
+
+    def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows of numbers and texts of one conversation by the name of a statement. The texts have to be such
+        that each database can hold them.
+        """
+        left = iter(rows)
+        while page := [*islice(left, _ROWS)]:
+            self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``taken``

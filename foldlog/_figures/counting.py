@@ -16,7 +16,7 @@ from foldlog._figures.savings import is_made, saving_of
 from foldlog._figures.sizes import view_tokens
 from foldlog._figures.spending import Spending, sum_up, told_beside, total_of
 from foldlog._formats.replacing import is_replacing
-from foldlog._formats.summed_calls import Calls
+from foldlog._formats.summed_calls import HASH_BYTES, Calls
 from foldlog._unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
@@ -42,8 +42,8 @@ class Figures(Struct):
     ``reasons``   what condensations saved and cost, by their reasons
     ``spending``  the calls of models, each reply by itself; empty where they are counted from records
     ``calls``     the calls of models, added up; ``context`` the tokens of prompts
-    ``replies``   what the replies used that other conversations may repeat, by their hashes
-    ``reply_hashes``  the hashes, one behind the other, of those of which it is not known here what each used
+    ``replies``   what the replies used that others may repeat, by their hashes; empty where it is only summed
+    ``hashes``    the hashes of all that others may repeat, one behind the other
     """
 
     version: int = -1
@@ -54,8 +54,8 @@ class Figures(Struct):
     counts: Counts = field(default_factory=Counts)
     spending: Spending = field(default_factory=Spending)
     calls: list[Calls] = []
-    replies: dict[int, Calls | None] = {}
-    reply_hashes: bytes = b""
+    replies: dict[int, Calls] = {}
+    hashes: bytes = b""
     context: list[int] = []
     last_prompt_tokens: int | None = None
 
@@ -76,12 +76,13 @@ class Figures(Struct):
     def sum_calls(self) -> None:
         """Bring the sums of calls up to date."""
         spending = self.spending
-        self.calls, self.replies = spending.summed(), {**spending.by_hash()}
+        self.calls, self.replies = spending.summed(), spending.by_hash()
+        self.hashes = b"".join(hashed.to_bytes(HASH_BYTES) for hashed in self.replies)
         self.context, self.last_prompt_tokens = spending.context.points, spending.last
 
     def to_count_on(self) -> Figures:
         """Return the figures without what ``sum_calls`` makes."""
-        return replace(self, calls=[], replies={}, context=[])
+        return replace(self, calls=[], replies={}, hashes=b"", context=[])
 
 
 def figures_of(

@@ -62,7 +62,7 @@ def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) 
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:
-        return {}  # they are counted from events, and known
+        return pending_figures(store, conversation).replies
     counted = format.skeleton(left_out=hashes)
     for block in blocks_of(store.database, source):
         count_block(counted, block)
@@ -131,7 +131,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         reasons=saved if state.compactions else {},
         counts=counts,
         calls=replies.calls,
-        reply_hashes=replies.hashes,
+        hashes=replies.hashes,
         context=replies.context.points,
         last_prompt_tokens=replies.last_prompt,
     )

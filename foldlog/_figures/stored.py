@@ -24,6 +24,7 @@ from foldlog._figures.spending import priced, spent_by, sum_up
 from foldlog._figures.stats import TOTALS, Stats
 from foldlog._figures.tables import (
     CODE,
+    NO_CALLS,
     SAVED,
     FigureTables,
     StoredFigures,
@@ -140,6 +141,9 @@ class FiguresOfStore:
             return
         rows = (self._store.conversation(name, pending=True) for name in where.only)
         deque(self.of(rows), 0)
+        if len(where.only) > 1:
+            with self._lock:
+                self._read_replies()
 
     def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
         for name in names:
@@ -159,8 +163,8 @@ class FiguresOfStore:
                     self._put_aside(row, figures)
 
     def _read_replies(self) -> None:
-        """Read what replies used that several sources have, so that totals count each once. Where the store cannot keep
-        it, these conversations are counted in memory.
+        """Read what replies used that several histories have, so that totals count each once. Where the store cannot
+        keep it, these conversations are counted in memory. Cost: the hashes of all replies, and those histories once.
         """
         database, keys = self._store.database, self._store.database.settings.keys
         to_read = self._tables.replies_to_read()
@@ -173,14 +177,17 @@ class FiguresOfStore:
             if found is None or found.id in self._aside:
                 continue
             try:
-                used = replies_of_source(self._store, found.id, {*hashes})
+                row = self._store.conversation(found.id, pending=True)
+                if row.pending:
+                    used = replies_of_source(self._store, found.id, {*hashes})
+                else:
+                    used = (self._counted(row) or Figures()).replies
                 data_key = database.codec_of(found).data_key
             except EventStoreError:  # the list names the problem
                 continue
-            replies = dict.fromkeys(hashes) | used
+            replies = {hashed: used.get(hashed, NO_CALLS) for hashed in hashes}
             write = partial(put_replies, found=found, data_key=data_key, keys=keys, replies=replies)
             if not database.recorder.offer(write):
-                row = self._store.conversation(found.id, pending=True)
                 figures = self._counted(row)
                 if figures is not None:
                     figures.replies |= replies

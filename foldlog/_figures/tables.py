@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain, islice, repeat
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import astuple
@@ -48,12 +47,11 @@ _SEALED: Final = 1
 _DIGEST_BYTES: Final = 16
 _DIGEST: Final = "\x1f"
 """Precedes the digest of a name."""
-_ROWS: Final = 1_000
-"""The number of rows that one statement writes."""
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
 """The highest number of tokens of a call: SQL cannot add up any numbers."""
-_NO_CALLS: Final = Calls("", "", {}, None, 0)
+NO_CALLS: Final = Calls("", "", {}, None, 0)
+"""Of a reply that is not found again."""
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
@@ -120,24 +118,14 @@ def put_figures(
     names = _Names(found, data_key, keys)
     key = found.key
     transaction.forget_figures(key)
-    calls = [_row_of(call, names) for call in figures.calls]
-    hashes = (hashed for hashed in hashes_in(figures.reply_hashes) if hashed not in figures.replies)
-    pairs = chain(figures.replies.items(), zip(hashes, repeat(None)))
-    replies = ((_signed(hashed), *_row_of(call, names)) for hashed, call in pairs)
     counts = {(what, names.of(name)): number for what, name, number in _counts(figures)}
-    each: tuple[tuple[str, Iterable[tuple[Any, ...]]], ...] = (
-        ("put_figure_calls", calls),
-        ("put_figure_replies", replies),
-        ("put_figure_counts", [(*pair, number) for pair, number in counts.items()]),
-    )
-    for statement, rows in each:
-        left = iter(rows)
-        while page := [*islice(left, _ROWS)]:
-            transaction.write_sources(statement, key, json.dumps(page))
+    transaction.write_rows("put_figure_calls", key, [_row_of(call, names) for call in figures.calls])
+    transaction.write_rows("put_figure_counts", key, [(*pair, number) for pair, number in counts.items()])
     texts = json.dumps(names.with_texts(figures)).encode()
     sealed = texts if data_key is None else data_key.encrypt(texts, _place(key))
     encoding = 0 if data_key is None else _SEALED
-    transaction.write_sources("put_figures", key, found.id, encoding, sealed, json.dumps(_numbers(found, figures)))
+    numbers = json.dumps(_numbers(found, figures))
+    transaction.write_sources("put_figures", key, found.id, encoding, sealed, figures.hashes, numbers)
 
 
 def put_replies(
@@ -145,12 +133,12 @@ def put_replies(
     found: Conversation,
     data_key: DataKey | None,
     keys: KeyRing | None,
-    replies: Mapping[int, Calls | None],
+    replies: Mapping[int, Calls],
 ) -> None:
-    """Write what replies of a conversation used, by their hashes."""
+    """Write what replies of a conversation used, by their hashes: those that others have too."""
     names = _Names(found, data_key, keys)
-    rows = [(_signed(hashed), *_row_of(call or _NO_CALLS, names)) for hashed, call in replies.items()]
-    transaction.write_sources("put_figure_replies", found.key, json.dumps(rows))
+    rows = [(_signed(hashed), *_row_of(call, names)) for hashed, call in replies.items()]
+    transaction.write_rows("put_figure_replies", found.key, rows)
 
 
 class _Names:
@@ -199,9 +187,7 @@ def _signed(hashed: int) -> int:
     return hashed - (1 << 64) if hashed >> 63 else hashed
 
 
-def _row_of(call: Calls | None, names: _Names) -> tuple[Any, ...]:
-    if call is None:
-        return ()
+def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
     usage = (call.usage.get(name) for name in USAGE)
     tokens = (None if count is None else min(count, _COUNT_MAX) for count in usage)
     counted = call.above, int(call.by_condenser), min(call.calls, _COUNT_MAX)
@@ -284,7 +270,12 @@ class FigureTables:
 
         if self._second is None:
             self._second = MemoryRecorder()
-        self._second.transact(lambda transaction: put_figures(transaction, found, None, None, figures))
+
+        def put(transaction: Transaction) -> None:
+            put_figures(transaction, found, None, None, figures)
+            put_replies(transaction, found, None, None, figures.replies)
+
+        self._second.transact(put)
         self.aside[found.id] = found.key
 
     def forget_aside(self, conversation: str) -> None:
@@ -330,9 +321,17 @@ class FigureTables:
         """Return the hashes of replies that several conversations have, and of which it is not stored what they used,
         by the keys of the conversations.
         """
+        rows = self._asked(self.database.recorder, "hashes_of_replies")
+        stored = [(key, {*hashes_in(hashes)}) for key, hashes in rows]
+        seen, repeated = set[int](), set[int]()
+        for _, hashes in stored:
+            repeated |= seen & hashes
+            seen |= hashes
+        known = {(key, hashed % (1 << 64)) for key, hashed in self._asked(self.database.recorder, "figure_replies")}
         found: dict[int, list[int]] = {}
-        for key, hashed in self._asked(self.database.recorder, "figure_replies_to_read"):
-            found.setdefault(key, []).append(hashed % (1 << 64))
+        for key, hashes in stored if repeated else ():
+            if to_read := [hashed for hashed in hashes & repeated if (key, hashed) not in known]:
+                found[key] = to_read
         return found
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:

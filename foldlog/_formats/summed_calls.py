@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC
 from hashlib import blake2b
+from struct import unpack
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
@@ -210,5 +211,4 @@ def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> M
 
 def hashes_in(stored: bytes) -> Iterator[int]:
     """Yield the hashes of replies that stand one behind the other."""
-    for place in range(0, len(stored), HASH_BYTES):
-        yield int.from_bytes(stored[place : place + HASH_BYTES])
+    yield from unpack(f">{len(stored) // HASH_BYTES}Q", stored)

@@ -7,7 +7,7 @@ append left its conversation, and the next position, so that another append to t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Final
@@ -32,6 +32,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
+        self._execute_many = connection.executemany
         self._next_position: int | None = None
 
     def forget(self) -> None:
@@ -74,6 +75,9 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def _write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         return self._execute(SQL[statement], as_bound(parameters))
+
+    def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
+        self._execute_many(SQL[statement], ((key, *row) for row in rows))
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         return self._write(statement, key, limit).rowcount < limit

@@ -203,7 +203,7 @@ CREATE TABLE {schema}.records (
 -- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
 -- and "is_local" is 1 of the first, 2 of the last, 3 of both.
 -- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
--- keyed digest, of which "texts" has the name.
+-- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
 CREATE TABLE {schema}.figures (
     conversation       bigint PRIMARY KEY,
     id                 bytea NOT NULL,
@@ -227,7 +227,8 @@ CREATE TABLE {schema}.figures (
     format             text,
     state              text,
     encoding           bigint NOT NULL,
-    texts              bytea NOT NULL
+    texts              bytea NOT NULL,
+    replies            bytea NOT NULL
 );
 -- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
 CREATE TABLE {schema}.figure_calls (
@@ -246,8 +247,8 @@ CREATE TABLE {schema}.figure_calls (
     cost                  double precision
 );
 CREATE INDEX figure_calls_of ON {schema}.figure_calls (conversation);
--- The replies that another history may repeat, by a hash of their ids. figure_calls has them too: a total counts each once.
--- What one used is null until another history has it too.
+-- What replies used that several histories have, by a hash of their ids. figure_calls has them too: a total counts each
+-- once.
 CREATE TABLE {schema}.figure_replies (
     reply                 bigint NOT NULL,
     conversation          bigint NOT NULL,

@@ -831,10 +831,10 @@ chosen AS (
 )
 
 -- name: put_figures
-INSERT INTO {schema}.figures (conversation, id, encoding, texts, {figure_columns})
-SELECT $1::bigint, $2::bytea, $3::bigint, $4::bytea, (w ->> 0)::bigint, (w ->> 1)::bigint, (w ->> 2)::bigint, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::double precision, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::bigint, (w ->> 12)::bigint, (w ->> 13)::bigint, (w ->> 14)::bigint, (w ->> 15)::bigint, (w ->> 16)::bigint, (w ->> 17)::text, (w ->> 18)::text FROM (SELECT convert_from($5::bytea, 'UTF8')::jsonb AS w) v
+INSERT INTO {schema}.figures (conversation, id, encoding, texts, replies, {figure_columns})
+SELECT $1::bigint, $2::bytea, $3::bigint, $4::bytea, $5::bytea, (w ->> 0)::bigint, (w ->> 1)::bigint, (w ->> 2)::bigint, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::double precision, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::bigint, (w ->> 12)::bigint, (w ->> 13)::bigint, (w ->> 14)::bigint, (w ->> 15)::bigint, (w ->> 16)::bigint, (w ->> 17)::text, (w ->> 18)::text FROM (SELECT convert_from($6::bytea, 'UTF8')::jsonb AS w) v
 ON CONFLICT (conversation) DO UPDATE SET
-    id = excluded.id, encoding = excluded.encoding, texts = excluded.texts,
+    id = excluded.id, encoding = excluded.encoding, texts = excluded.texts, replies = excluded.replies,
     code = excluded.code, version = excluded.version, is_companion = excluded.is_companion, recorded_at = excluded.recorded_at, is_local = excluded.is_local, first_at = excluded.first_at, last_at = excluded.last_at, longest_wait_s = excluded.longest_wait_s, events = excluded.events, errors = excluded.errors, view_tokens = excluded.view_tokens, sent_events = excluded.sent_events, sent_summaries = excluded.sent_summaries, last_prompt_tokens = excluded.last_prompt_tokens, tokens = excluded.tokens, condensations = excluded.condensations, tokens_saved = excluded.tokens_saved, format = excluded.format, state = excluded.state
 
 -- name: put_figure_calls
@@ -960,10 +960,11 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls)::bi
     sum(sign * prompt_tokens)::bigint, sum(sign * completion_tokens)::bigint, sum(sign * cached_tokens)::bigint, sum(sign * cache_write_tokens)::bigint, sum(sign * cache_write_1h_tokens)::bigint, sum(sign * reasoning_tokens)::bigint, sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that several histories have, of which it is not stored what they used.
--- name: figure_replies_to_read
+-- name: hashes_of_replies
+SELECT conversation, replies FROM {schema}.figures WHERE length(replies) > 0
+
+-- name: figure_replies
 SELECT conversation, reply FROM {schema}.figure_replies
-WHERE day IS NULL AND reply IN (SELECT reply FROM {schema}.figure_replies GROUP BY reply HAVING count(*) > 1)
 
 -- The models of calls that tell no cost, by the size of their prompts.
 -- name: figure_models

@@ -173,7 +173,7 @@ CREATE TABLE records (
 -- they are made again. A number that is not known is null. Times are in microseconds; a local time counts as UTC,
 -- and "is_local" is 1 of the first, 2 of the last, 3 of both.
 -- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
--- keyed digest, of which "texts" has the name.
+-- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
 CREATE TABLE figures (
     conversation       INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL,
@@ -197,7 +197,8 @@ CREATE TABLE figures (
     format             TEXT,
     state              TEXT,
     encoding           INTEGER NOT NULL,
-    texts              BLOB NOT NULL
+    texts              BLOB NOT NULL,
+    replies            BLOB NOT NULL
 ) STRICT;
 -- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
 CREATE TABLE figure_calls (
@@ -216,8 +217,8 @@ CREATE TABLE figure_calls (
     cost                  REAL
 ) STRICT;
 CREATE INDEX figure_calls_of ON figure_calls (conversation);
--- The replies that another history may repeat, by a hash of their ids. figure_calls has them too: a total counts each once.
--- What one used is null until another history has it too.
+-- What replies used that several histories have, by a hash of their ids. figure_calls has them too: a total counts each
+-- once.
 CREATE TABLE figure_replies (
     reply                 INTEGER NOT NULL,
     conversation          INTEGER NOT NULL,

@@ -588,20 +588,20 @@ chosen AS (
 )
 
 -- name: put_figures
-INSERT OR REPLACE INTO figures (conversation, id, encoding, texts, {figure_columns})
-SELECT ?, CAST(? AS TEXT), ?, ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11, w.value ->> 12, w.value ->> 13, w.value ->> 14, w.value ->> 15, w.value ->> 16, w.value ->> 17, w.value ->> 18 FROM (SELECT CAST(? AS TEXT) AS value) w
+INSERT OR REPLACE INTO figures (conversation, id, encoding, texts, replies, {figure_columns})
+SELECT ?, CAST(? AS TEXT), ?, ?, ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11, w.value ->> 12, w.value ->> 13, w.value ->> 14, w.value ->> 15, w.value ->> 16, w.value ->> 17, w.value ->> 18 FROM (SELECT CAST(? AS TEXT) AS value) w
 
 -- name: put_figure_calls
 INSERT INTO figure_calls (conversation, {call_columns})
-SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11 FROM json_each(?) w
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_figure_replies
 INSERT OR REPLACE INTO figure_replies (conversation, reply, {call_columns})
-SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2, w.value ->> 3, w.value ->> 4, w.value ->> 5, w.value ->> 6, w.value ->> 7, w.value ->> 8, w.value ->> 9, w.value ->> 10, w.value ->> 11, w.value ->> 12 FROM json_each(?) w
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_figure_counts
 INSERT INTO figure_counts (conversation, what, name, number)
-SELECT ?, w.value ->> 0, w.value ->> 1, w.value ->> 2 FROM json_each(?) w
+VALUES (?, ?, ?, ?)
 
 -- name: forget_figures
 DELETE FROM figures WHERE conversation = ?
@@ -708,10 +708,11 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls),
     sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * cache_write_1h_tokens), sum(sign * reasoning_tokens), sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that several histories have, of which it is not stored what they used.
--- name: figure_replies_to_read
+-- name: hashes_of_replies
+SELECT conversation, replies FROM figures WHERE length(replies) > 0
+
+-- name: figure_replies
 SELECT conversation, reply FROM figure_replies
-WHERE day IS NULL AND reply IN (SELECT reply FROM figure_replies GROUP BY reply HAVING count(*) > 1)
 
 -- The models of calls that tell no cost, by the size of their prompts.
 -- name: figure_models
