@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,16 @@ from foldlog._values import parsed
 from foldlog._words import gist
 from foldlog._words.texts import thinking_texts
 from foldlog._words.times import time_text
-from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events
+from foldlog.eventstore import (
+    NOT_RECORDED,
+    CondensationAction,
+    CondensationSummary,
+    Content,
+    Event,
+    Origin,
+    events,
+    summary_of,
+)
 from foldlog.eventstore.inside import said
 
 STYLES = {
@@ -39,13 +49,27 @@ STYLES = {
 """The style for rich of each label."""
 
 DAMAGED_STYLE = "bold red"
+_ID = re.compile(r"(-?\d+)|[Ss](\d+)")
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
+
+
+def id_words(event_id: int) -> str:
+    """Return the id of an event as people read it: ``S260`` is the summary of condensation 260."""
+    return f"S{summary_of(event_id)}" if event_id < NOT_RECORDED else str(event_id)
+
+
+def event_id_in(text: str) -> int | None:
+    """Return the id that a text is, such as ``17`` or ``S260``; None where it is another text."""
+    found = _ID.fullmatch(text)
+    if found is None:
+        return None
+    return -int(found[2]) - 2 if found[2] else int(found[1])
 
 
 def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the begin of an event's line, for ``PrintedLines``: its id and its kind."""
     kind = label(event)
-    return (f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
+    return (f"{id_words(event.id):>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
 
 
 def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -55,7 +79,7 @@ def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
 
 def event_line(event: Event, width: int) -> str:
     """Return an event in one line of one style."""
-    return f"{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
+    return f"{id_words(event.id):>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:

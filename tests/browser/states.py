@@ -177,8 +177,8 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(f"{base}?id=sample#tab=transcript&v=134&e=133")
         page.wait("document.querySelector('.block-of.chosen') && !document.querySelector('.block-of .waiting')")
         yield "transcript-error"
-        page.ask(f"{V}.goToEvent(200)")
-        page.wait("!document.querySelector('.block-of .waiting')")
+        page.ask(f"{V}.goToEvent(198)")
+        page.wait("document.querySelector('.cut details') && !document.querySelector('.block-of .waiting')")
         page.ask("document.querySelector('.cut details').open = true")
         yield "transcript-cut"
         page.run(f"{V}.find('pytest fails')")

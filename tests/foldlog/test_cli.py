@@ -59,7 +59,7 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
     assert [foldlog("why", "five", *more).status for more in (("--", "-7"), ("-7", "--frob"))] == [0, 2]
     out = foldlog("why", "five", 1).out
     assert out.count("three messages") == 1
-    assert "it was summarized as (summary -7), which replaces it still:" in out
+    assert "it was summarized as (summary S5), which replaces it still:" in out
     document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
     assert document == {"conversation": "five", "format": "openhands-v1", "file": "out.jsonl", "records": 6}
     assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())

@@ -79,7 +79,7 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
         "42 events → 14",
         "as gpt-4o counts them",
         "nothing: no model was asked",
-        "summary -45, at index 1 of the View:",
+        "summary S43, at index 1 of the View:",
         "- mend the parser",
     ):
         assert words in shown.out, shown.out

@@ -101,7 +101,8 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
     for event_id, kind in enumerate(kinds):
         assert ids(foldlog("log", "c", "--kind", kind, "--json")).count(event_id) == 1
         assert kind in foldlog("show", "c", event_id).out.splitlines()[0]
-    assert foldlog("show", "c", -12).out.splitlines()[0].split()[:2] == ["-12", "summary"]
+    for name in (-12, "S10", "s10"):
+        assert foldlog("show", "c", name).out.splitlines()[0].split()[:2] == ["S10", "summary"]
 
 
 def test_a_call_is_shown_by_its_command_line():
@@ -167,7 +168,7 @@ def test_the_end_of_a_view_is_the_end_of_the_whole_view(foldlog, condensed_histo
         title, *shown = foldlog("view", "c", *at, "--tail", count).out.splitlines()
         assert title == whole_title
         assert shown == lines[len(lines) - len(shown) :]
-        assert sum(line.split()[0].lstrip("-").isdigit() for line in shown) == len(last)
+        assert sum(line.split()[0].lstrip("S").isdigit() for line in shown) == len(last)
     assert foldlog("view", "c", "--tail", -1).status == 2
 
 

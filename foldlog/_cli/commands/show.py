@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import show_event, summary_at
+from foldlog._cli.events import event_id_in, id_words, show_event, summary_at
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
@@ -27,8 +27,10 @@ SETTINGS = EVENT_SETTINGS
 def run(
     conversation: ConversationId,
     event: Annotated[
-        int | None,
-        typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False),
+        str | None,
+        typer.Argument(
+            metavar="EVENT", help="Its id, such as 17, or S260 for the summary of condensation 260.", show_default=False
+        ),
     ] = None,
     documents: Annotated[
         bool, typer.Option("--documents", help="Show the named values that an agent keeps beside its events.")
@@ -50,7 +52,10 @@ def run(
         elif event is None or documents or at is not None:
             raise Refused("name an event: foldlog show ID EVENT; or show the documents: --documents [--at V]")
         else:
-            _show_event(store, conversation, event)
+            event_id = event_id_in(event)
+            if event_id is None:
+                raise Refused(f"{event!r} is not the id of an event; give a number, or S260 for a summary")
+            _show_event(store, conversation, event_id)
 
 
 def _show_event(store: Store, conversation: str, event: int) -> None:
@@ -58,15 +63,17 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
     wanted = -event - 2 if event < -1 else event
     if not 0 <= wanted < version:
         raise Refused(
-            f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
-            f"summary of condensation c is event -(c+2)"
+            f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to {version - 1}, and the "
+            f"summary of condensation 5 is S5"
         )
     ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     told = in_own_ids(store, conversation)(found)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
             hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
-            raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
+            raise Refused(
+                f"conversation {conversation!r} has no event {id_words(event)}: event {wanted} has no summary; {hint}"
+            )
         told = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))
     terminal.answer(document, lambda: show_event(told, recorded_at))

@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
-    The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
+    S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260).
     An event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events. An event that is
     damaged is named in its place, and the View is made of the others.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -13,6 +12,7 @@ from msgspec.structs import replace as replace_fields
 from foldlog._archive.compacting import compacting
 from foldlog._archive.refreshing import refreshed
 from foldlog._cli import terminal
+from foldlog._cli.events import event_id_in
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, summary_lines
@@ -33,8 +33,6 @@ from foldlog._words.reasons import requests_before
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
 from foldlog.projections import Views, Why
 
-_ID = re.compile(r"-?[0-9]+")
-
 SETTINGS = EVENT_SETTINGS
 
 
@@ -43,7 +41,9 @@ def run(
     event: Annotated[
         str,
         typer.Argument(
-            metavar="EVENT", help="Its id; the id of a summary is below -1; or some words of it.", show_default=False
+            metavar="EVENT",
+            help="Its id, such as 17, or S260 for the summary of condensation 260; or some words of it.",
+            show_default=False,
         ),
     ],
     at: Annotated[
@@ -56,15 +56,18 @@ def run(
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
 
     Of words it says whether the agent knows them: by which event or summary that a model is sent, or what forgot them.
-    The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
+    S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
         conversation, missing = _refreshed(store, resolved(store, conversation))
         views = Views(store)
-        found = None if _ID.fullmatch(event) else _fact(store, views, conversation, event, at)
-        event_id = int(event) if found is None else _telling(found)
+        event_id = event_id_in(event)
+        found = None
+        if event_id is None:
+            found = _fact(store, views, conversation, event, at)
+            event_id = _telling(found)
         answer = why_sent(store, views, conversation, event_id, at)
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import counted_words
-from foldlog._cli.events import interval_words
+from foldlog._cli.events import id_words, interval_words
 from foldlog._documents import SpendingDocument
 from foldlog._words.gist import cost_words, count, events_and_summaries
 from foldlog._words.reasons import because
@@ -79,7 +79,11 @@ def show_condensation(conversation: str, dry_run: bool, made: Made, tokens: Size
         ("cost", _cost(spending_of(reports_of(action)))),
     ]
     found = made.summary
-    instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
+    instead = (
+        f"summary {id_words(found[1].id)}, at index {found[0]} of the View:"
+        if found
+        else "nothing; the log keeps it all"
+    )
     rows.append(("instead", instead))
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
     terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from foldlog._cli import terminal
-from foldlog._cli.events import event_spans
+from foldlog._cli.events import event_spans, id_words
 from foldlog._cli.hints import command, completed
 from foldlog._documents import (
     SummaryLineDocument,
@@ -80,7 +80,7 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
-        terminal.say((words.format(f" (summary {summary.id})"), "dim"), wraps=True)
+        terminal.say((words.format(f" (summary {id_words(summary.id)})"), "dim"), wraps=True)
         lines = terminal.printable(summary.content).splitlines()
         left = len(lines) - _SUMMARY_LINES
         terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
