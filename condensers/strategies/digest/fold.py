@@ -283,7 +283,7 @@ class Digest:
         """Take the agent's last words before a user's message for a report. The user may deny it at once."""
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f'the user answered "{denial}" [{event_id}] to' if denial else AGENT_SAID
-            self._keep_said(Section.BUILT, f"{answered}: ", _BRIEF_MAX if denial else _SAID_MAX)
+            self._keep_said(Section.BUILT, f"{answered}: ", _SHOWN_MAX if denial else _SAID_MAX)
             self.lines[Section.BUILT].pop(_THEN_CHANGED, None)
             self.reported = True
 

@@ -37,7 +37,7 @@ leave room.
 """
 _USED_IS_NEWER = 100
 """A name that the user or the agent wrote counts as one that a result of this many events later has."""
-_FILES_SINCE, _SINCE_MAX = 20, 90
+_FILES_SINCE, _SINCE_MAX, _REPORT_SINCE_MAX = 20, 90, 45
 _LINE_LEAST = 8
 """The room that a line takes at least, with its bullet and its id."""
 _LINE_MAX = 1_000
@@ -123,7 +123,9 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
         return line
     since = clipped(f"changed since: {changed}", _SINCE_MAX)
     if line.text.startswith(AGENT_SAID):
-        return line._replace(text=f"{AGENT_SAID} ({since}){line.text.removeprefix(AGENT_SAID)}")
+        return line._replace(
+            text=f"{AGENT_SAID} ({clipped(since, _REPORT_SINCE_MAX)}){line.text.removeprefix(AGENT_SAID)}"
+        )
     return line._replace(text=f"{line.text}; {since}")
 
 
