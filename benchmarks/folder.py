@@ -179,11 +179,13 @@ _BY_HAND = """
 
 def imported(folder: str, db: str, times: str) -> None:
     """Import the folder. Print the seconds of CPU, without importing foldlog, and the most memory in MB."""
-    import foldlog.formats  # noqa: F401
+    import foldlog.condensers.strategies.digest  # noqa: F401
     from foldlog._archive import makes_events
     from foldlog._archive.importing import Import, Imported
+    from foldlog._formats.registry import formats
     from foldlog.eventstore import open_store
 
+    formats()  # loads them
     begun = time.process_time()
     with open_store(f"sqlite:///{db}") as store:
         for number in range(int(times)):

@@ -285,7 +285,10 @@ class Skeleton(ABC):
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
         """Take the first folder, and the last branch and model."""
-        self.state.where = located(self.state.where, cwd=cwd, branch=branch, model=model)
+        where = self.state.where
+        is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
+        if not is_known or model not in (None, where.get("model")):  # few records say another one
+            self.state.where = located(where, cwd=cwd, branch=branch, model=model)
 
     def _count_kind(self, kind: str) -> None:
         kinds = self.state.kinds
