@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -174,3 +175,34 @@ def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
     again = FiguresOfStore(store)
     again.refresh()
     assert again.totals().document() == before
+
+
+def reply_line(session: str, number: int) -> str:
+    usage = {"input_tokens": 1_000, "output_tokens": 10}
+    said = {"role": "assistant", "id": f"msg_{number}", "model": "m", "content": "yes", "usage": usage}
+    at = START + timedelta(minutes=number)
+    line = {"type": "assistant", "uuid": f"{session}-{number}", "sessionId": session, "timestamp": at.isoformat()}
+    return json.dumps({**line, "requestId": f"req_{number}", "message": said}) + "\n"
+
+
+def test_what_replies_used_is_stored_where_two_histories_have_them(store: Store, tmp_path: Path) -> None:
+    """Also where records of one are events, and those of the other are not."""
+    replies = {"first": [1, 2, 3], "second": [2, 3, 4], "alone": [5]}
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name, numbers in replies.items():
+        (logs / f"{name}.jsonl").write_text("".join(reply_line(name, number) for number in numbers))
+    histories = foldlog.Histories(store)
+    histories.import_(logs)
+    store.version("second")
+    for _ in range(2):  # counted, then stored
+        stats = collect_stats(store, [*replies], views=Views(store))
+        assert [model.calls for model in stats.models.values()] == [5]
+    stored = store.database.recorder.query(lambda reader: reader.ask_sources("figure_replies"))
+    keys = [key for key, _ in stored]
+    assert sorted(keys.count(key) for key in {*keys}) == [2, 2]
+    with (logs / "first.jsonl").open("a") as file:
+        file.write(reply_line("first", 4))
+    histories.import_(logs)
+    stats = collect_stats(store, [*replies], views=Views(store))
+    assert [model.calls for model in stats.models.values()] == [5]
