@@ -55,6 +55,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._boundary: dict[str, Any] = {}
         """The boundary whose summary has not come."""
         self._session: Any = None
+        self._told: Any = None
+        self._usage: dict[str, Any] = {}
 
     def known(self, event: Event, read: RecordEvents) -> Shown:
         return text_or_none(read.origin.id), type(event) is SystemMessage
@@ -153,11 +155,20 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Keep the title of the session and the usage of the response, and with the first event the call that started
         the sub-agent.
         """
-        title, read.meta = self._titles.of(record), usage_in(record.get("message"), record.get("requestId"))
+        title, read.meta = self._titles.of(record), self._usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
             read.meta["title"] = title
         if self._side and read.version == 0 and (session := text_or_none(record.get("sessionId"))):
             read.meta["parent"] = f"{self.options.prefix}{session}"
+
+    def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
+        """Return the usage of a response: most of its lines tell the same."""
+        if type(message) is not dict or "usage" not in message:
+            return usage_in(message, request)
+        told = message["usage"], message.get("model"), message.get("id"), request
+        if told != self._told:
+            self._told, self._usage = told, usage_in(message, request)
+        return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
         """Forget all present events except those that the boundary keeps. A summary without text is a message."""
