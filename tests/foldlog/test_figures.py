@@ -100,6 +100,7 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     copies, format = imported_copies(foldlog, name)
     with library.open("foldlog.db") as histories:
         histories["other"].append(Message(source="user", content="something else"))
+        histories["c"].view()
         in_python = histories["c"].stats()
     stats = foldlog("stats", "c", "--json").document
     assert stats["tools"] == {tool: asdict(one) for tool, one in in_python.tools.items()}
