@@ -169,6 +169,8 @@ def test_diff_and_why_say_what_was_dropped(foldlog, history):
     (document,) = foldlog("diff", "c", 2, 5, "--json").document["dropped"]
     assert (document["condensation"], document["events"], len(document["terms"])) == (3, [1, 2], 2)
     assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(foldlog("diff", "c", 2, 5).out.split())
+    newest = foldlog("diff", "c", "--json").document
+    assert (newest["before"], newest["after"], newest["dropped"]) == (3, 4, [document])
     why = foldlog("why", "c", 2)
     assert "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE" in why.out
     assert foldlog("why", "c", 1, "--json").document["dropped"] == [], "its summary has the name of the file"

@@ -25,7 +25,7 @@ from foldlog._documents import (
     SummaryDocument,
 )
 from foldlog._reports.divergence import common_past, find_divergence
-from foldlog._reports.dropped import dropped_document, dropped_in
+from foldlog._reports.dropped import condensations, dropped_document, dropped_in
 from foldlog._words.reasons import requests_before
 from foldlog.eventstore import Event
 from foldlog.projections import Difference, Views
@@ -34,8 +34,13 @@ from foldlog.projections import Difference, Views
 def run(
     conversation: ConversationId,
     before: Annotated[
-        str, typer.Argument(metavar="A", help="A version; or, without B, another conversation.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="A",
+            help="A version; or, without B, another conversation.",
+            show_default="the newest condensation",
+        ),
+    ] = None,
     after: Annotated[
         int | None, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)
     ] = None,
@@ -45,13 +50,17 @@ def run(
 ) -> None:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
+    Without versions, show what the newest condensation dropped.
+
     With two conversations, show both runs side by side: calls of each tool, tokens, cost, last answers. Then show
     the events of both since their common past, and the first one that differs. Without a common past, show the first
     difference, what each model was shown then, and the later requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """
-    if after is None:
+    if before is None:
+        _newest_condensation(conversation, db)
+    elif after is None:
         _conversations(conversation, before, prices, db, as_json=as_json)
     else:
         _versions(conversation, _version(before), after, db)
@@ -90,6 +99,16 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
         spent = [run.spent for run in found.runs if run.spent]
         if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
             terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
+
+
+def _newest_condensation(conversation: str, db: str) -> None:
+    with open_existing(db) as store:
+        conversation = resolved(store, conversation)
+        made = condensations(store, conversation)
+    if not made:
+        raise Refused(f"no condensation of {conversation!r} forgot anything; give two versions, or two conversations")
+    newest = made[-1].id
+    _versions(conversation, newest, newest + 1, db)
 
 
 def _versions(conversation: str, before: int, after: int, db: str) -> None:
