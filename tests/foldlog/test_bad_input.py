@@ -71,7 +71,7 @@ REFUSED = {
     "import": "--from PATH",
     "view five --frob": "--help",
     "log five --start soon": "--help '--start':",
-    "show five -x": "Invalid value for 'EVENT'",
+    "show five -x": "'-x' not the id of an event S260",
 }
 
 
