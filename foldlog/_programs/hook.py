@@ -26,12 +26,9 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
-    transcript = given.get("transcript_path") or given.get("transcriptPath")
     where = {"cwd": str(given["cwd"])} if given.get("cwd") else {}
     program, conversation = "", ""
-    paths = [Path(transcript)] if isinstance(transcript, str) else []
-    if given.get("program") == "opencode":
-        paths = [*PROGRAMS["opencode"].transcripts()]
+    paths = _transcripts(given)
     for path in paths:
         if not path.exists():  # Copilot writes it after its first turn
             continue
@@ -45,8 +42,7 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
     if not conversation:
         return {}
     if fired is not None:
-        fired.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (fired / program).write_bytes(event.encode("utf-8", "replace"))
+        _note_time(fired, program, event)
     is_compacted = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
     noted = None
     if event == "PreCompact" or (is_compacted and program == PROGRAMS["claude-code"].format):
@@ -58,6 +54,18 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
         if isinstance(outcome, Failed):
             raise outcome.error
     return {}
+
+
+def _transcripts(given: Mapping[str, Any]) -> list[Path]:
+    if given.get("program") == "opencode":
+        return [*PROGRAMS["opencode"].transcripts()]
+    transcript = given.get("transcript_path") or given.get("transcriptPath")
+    return [Path(transcript)] if isinstance(transcript, str) else []
+
+
+def _note_time(fired: Path, program: str, event: str) -> None:
+    fired.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (fired / program).write_bytes(event.encode("utf-8", "replace"))
 
 
 def _advice(about: str, conversation: str) -> str:
