@@ -216,8 +216,7 @@ class Views:
         folded, records = EMPTY_FOLD, list[Record]()
         latest = self._latest_of(reading)
         if past is None:
-            is_same = latest is not None and latest.found.key == reading.found.key
-            past = StoredPast(reading, records=latest.missing if latest and is_same else ())
+            past = StoredPast(reading, records=latest.missing if latest else ())
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
             since = reading.events_behind(latest.found.head, latest.folded.version, version)
@@ -236,9 +235,12 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if none of its content was erased since."""
-        latest = self._latest.get(reading.found.id)
-        return latest if latest and latest.found.redactions == reading.found.redactions else None
+        """Return the last View of a conversation, if none of its content was erased since. That of another conversation
+        with this id is not returned, although a fork in its place may have the same head: its past cannot be read.
+        """
+        latest, found = self._latest.get(reading.found.id), reading.found
+        is_same = latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions)
+        return latest if is_same else None
 
     def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
         """Return the last View with further events that are not structural: its condensations are the same."""

@@ -227,3 +227,15 @@ def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monk
     assert texts(histories) == [None, "another", "late"]
     histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True)
     assert histories.store.conversation("c1").erased_at is not None
+
+
+def test_a_fork_in_the_place_of_an_erased_fork_has_a_past_of_its_own(histories: Histories):
+    """Both share the same events, so they have the same head, and the View of the former is in memory."""
+    histories["f"].append([said("first"), said("second"), said("third")])
+    histories.store.fork("f", 2, "c1")
+    assert histories["c1"].view().version == 2
+    erase(histories.store, "c1", reason="asked for")
+    histories.store.fork("f", 2, "c1", replace_erased=True)
+    past = histories["c1"].view().state.past
+    assert past is not None
+    assert [event.content for event in past.events(0, 2)] == ["first", "second"]
