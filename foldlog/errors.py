@@ -2,9 +2,11 @@
 
 from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog.condensers import (
+    CondenserError as CondenserError,
     InvalidCondenser as InvalidCondenser,
     ModelCallFailed as ModelCallFailed,
     NoCondensationAvailable as NoCondensationAvailable,
+    TokensUnknown as TokensUnknown,
 )
 from foldlog.eventstore import (
     CannotRedact as CannotRedact,
@@ -12,6 +14,8 @@ from foldlog.eventstore import (
     ConversationHasForks as ConversationHasForks,
     ConversationNotFound as ConversationNotFound,
     CorruptEvent as CorruptEvent,
+    DocumentsChanged as DocumentsChanged,
+    EventsNotMade as EventsNotMade,
     EventStoreError as EventStoreError,
     HistoryDiverged as HistoryDiverged,
     IdempotencyConflict as IdempotencyConflict,

@@ -13,6 +13,7 @@ import pytest
 import foldlog
 import foldlog.condensers
 import foldlog.eventstore
+import foldlog.projections
 from tests.adapters_list import ADAPTERS
 
 PACKAGES = ["foldlog.eventstore", "foldlog.projections", "foldlog.condensers", "foldlog"]
@@ -110,6 +111,16 @@ def _public() -> set[str]:
 def _raised(docstring: str) -> list[str]:
     """Return the names that the paragraphs with "Raises" quote."""
     return [name for part in docstring.split("\n\n") if "Raises" in part for name in re.findall(r"``(\w+)``", part)]
+
+
+def test_every_error_of_a_lower_package_is_in_foldlog_errors():
+    for package in (foldlog.eventstore, foldlog.projections, foldlog.condensers):
+        errors = {
+            name
+            for name, value in vars(package).items()
+            if inspect.isclass(value) and issubclass(value, foldlog.EventStoreError)
+        }
+        assert errors - set(vars(foldlog.errors)) == set()
 
 
 def test_every_error_is_an_event_store_error():

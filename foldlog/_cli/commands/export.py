@@ -36,7 +36,7 @@ def run(
             metavar="FORMAT",
             show_default="the format of its source",
             autocompletion=lambda: list(FORMATS),
-            help="The format to write. An imported conversation: that of its source, or openai-chat.",
+            help="The format to write. For an imported conversation: the format of its source, or openai-chat.",
         ),
     ] = None,
     view: Annotated[

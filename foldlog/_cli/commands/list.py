@@ -90,8 +90,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store, or some of them: id, number of events, time of the last event, format and
-    title. Of an import that was not used yet the number is that of its records, and what the model is sent is not
-    known.
+    title. Before the first use of an import, it shows the number of records, and what the model is sent is unknown.
 
     sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
     marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens. A fork counts only

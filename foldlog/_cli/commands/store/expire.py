@@ -20,8 +20,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Conversations of which no event was recorded since: 90d (or s, m: minutes, h, w), 2026-03-01. "
-            "What was imported is as old as the last import that added to it.",
+            help="Erase conversations without an event since then: 90d (or s, m: minutes, h, w), 2026-03-01. "
+            "An imported conversation is as old as the last import that added records.",
         ),
     ],
     where: Where = None,
