@@ -186,7 +186,9 @@ def test_the_architecture_names_every_folder_and_no_path_that_is_gone():
     covered = {Path(name) for name in named}
     unnamed = {str(folder) for folder in folders if not {folder, *folder.parents[:-1]} & covered}
     of_packages = {folder for folder in folders if folder.parts[0] in PACKAGES}
-    part_of_a_format = {folder for folder in of_packages if folder.parts[1:2] in (("_formats",), ("adapters",), ("_cli",))}
+    part_of_a_format = {
+        folder for folder in of_packages if folder.parts[1:2] in (("_formats",), ("adapters",), ("_cli",))
+    }
     assert unnamed | {str(folder) for folder in of_packages - covered - part_of_a_format} == set()
 
 
