@@ -19,8 +19,8 @@ import foldlog
 from benchmarks import pictures
 from foldlog import Histories, History, Maintenance
 from foldlog._cli import main
+from foldlog._cli.catalog import COMMANDS
 from foldlog._formats import registry
-from tests import cli_reference
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -167,38 +167,39 @@ def test_each_page_has_examples():
     assert {"README.md-1", "RESUMING.md-1"} <= {example.id for example in _examples()}
 
 
-def test_the_reference_of_the_command_is_what_its_help_says():
-    page = cli_reference.PAGE.read_text()
-    assert [text for text in cli_reference.helps() if text not in page] == [], "scripts/cli-reference writes it anew"
-
-
-@pytest.mark.long
-def test_the_examples_of_the_reference_print_what_it_says():
-    assert cli_reference.PAGE.read_text() == cli_reference.page(), "scripts/cli-reference writes it anew"
-
-
-def test_the_index_names_every_command():
-    assert cli_reference.INDEX.read_text() == cli_reference.index(), "scripts/cli-reference writes it anew"
-    assert "| `foldlog view` |" in cli_reference.INDEX.read_text()
-    named = re.findall(r"\| `foldlog ([\w ]+)` \|", cli_reference.INDEX.read_text())
+def test_the_guide_names_every_command():
     guide = (ROOT / "docs/COMMAND.md").read_text()
-    assert [name for name in named if f"foldlog {name}" not in guide] == [], "the guide to the command leaves it out"
+    names = [name for names in COMMANDS.values() for name in names]
+    assert [name for name in names if f"foldlog {name}" not in guide] == []
 
 
-def test_no_help_loses_a_word_that_looks_like_markup():
-    assert "A TOML file with [condenser]." in " ".join(cli_reference.PAGE.read_text().split())
+def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
+    page = _site_module("command_reference").page()
+    assert "A TOML file with [condenser]." in " ".join(page.split()), "a word that looks like markup is lost"
+    assert "the price of its tokens stands for it" in " ".join(page.split())
+    assert "the price of its tokens\n" not in page, "a paragraph is broken where the line does not end"
+    assert "\n## foldlog store erase\n" in page
+    assert "$ foldlog why work 1\n" in page
 
 
-def test_a_paragraph_of_a_help_is_broken_where_the_line_ends_and_nowhere_else():
-    assert "the price of its tokens stands for it" in " ".join(cli_reference.PAGE.read_text().split())
-    assert "the price of its tokens\n" not in cli_reference.PAGE.read_text()
+def test_the_home_of_the_site_is_the_beginning_of_the_readme():
+    home = _site_module("hooks")._home()
+    assert home.startswith("# foldlog\n")
+    assert "## Why not" not in home
+    pictures = re.findall(r"\]\((pictures/[\w.-]+)\)", home)
+    assert pictures
+    assert [name for name in pictures if not (ROOT / "docs" / name).exists()] == []
+
+
+def _site_module(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/site/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_the_page_of_the_python_interface_has_every_public_name_with_its_contract():
-    spec = importlib.util.spec_from_file_location("api_reference", ROOT / "scripts/site/api_reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    page = module.page()
+    page = _site_module("api_reference").page()
     assert [name for name in foldlog.__all__ if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page] == []
     assert "**`History.append_reply(" in page
     assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []  # none without its docstring
@@ -209,6 +210,8 @@ def test_the_site_names_every_page():
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if not page.startswith("internals/decisions/")} | {
         "API.md",
+        "CLI.md",
+        "index.md",
         "internals/decisions.md",
     } == named
 

@@ -24,12 +24,17 @@ from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli import main
 from foldlog._cli.catalog import COMMANDS
 from foldlog._cli.hints import use_store
-from tests.cli_reference import _OF_THE_RUN
 
 OUTPUTS = Path(__file__).parent / "outputs"
 NAMES = [name for names in COMMANDS.values() for name in names]
 _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
 _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
+_OF_THE_RUN = re.compile(
+    r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
+    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"  # a time of now
+    r"|20\d{6}T\d{6}\.\d+Z"
+    r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"  # how long, how large, how fast
+)
 _OF_THE_MACHINE = re.compile(
     r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command = \").*(?=\")"
 )

@@ -1,0 +1,101 @@
+"""The page of the command, made of each command's help and of its output in ``tests/golden/outputs``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from foldlog._cli.catalog import COMMANDS
+
+_ROOT = Path(__file__).parents[2]
+_OUTPUTS = _ROOT / "tests/golden/outputs"
+_NAMES = [name for names in COMMANDS.values() for name in names]
+_HEAD = """\
+# The command foldlog
+
+Exit status: 0 done; 1 there are findings, or a part could not be done, and the rest was; 2 bad input or usage, and
+nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A record
+that `import` cannot read is a note where the rest was imported. With `--json`, stdout is one JSON document
+([json-schema.json](json-schema.json)), and each line on stderr is an object such as
+`{"level": "error", "message": "…"}`: an `error`, a thing `found`, or a `note`.
+
+An id with a character that steers a terminal is shown as bash and zsh take it, `$'tab\\tx'`; `--json` has it as it is.
+An id that begins with a dash comes last, after `--`: `foldlog log -- -x`.
+
+Options of nearly every command, not repeated below: `--db STORE`, a file or a URL (else `FOLDLOG_DB`, else
+`foldlog.db`); `--json`; `--help`.
+"""
+_OPTION = re.compile(r"^  (-\S.*\n(?: {8,}.*\n)*)", re.MULTILINE)
+_COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
+"""Options that every command has, in a help."""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    sections = helps()
+    outputs = ["", *(_output_of(name) for name in _NAMES)]
+    return _HEAD + "".join(section + output for section, output in zip(sections, outputs, strict=True))
+
+
+_PRINT_HELPS = """
+import sys
+from foldlog._cli import main
+for name in ([], *map(str.split, sys.argv[1:])):
+    sys.argv = ["foldlog", *name, "--help"]
+    try:
+        main()
+    except SystemExit:
+        print(end="\\f")
+"""
+
+
+def helps() -> list[str]:
+    """Return a section for the command and for each of its commands: the help, without options that stand above."""
+    printed = _run([sys.executable, "-c", _PRINT_HELPS, *_NAMES]).removesuffix("\f")
+    first, *others = ["\n".join(map(str.rstrip, text.strip("\n").split("\n"))) for text in printed.split("\f")]
+    others = [_COMMON.sub("", f"{text}\n") for text in others]
+    uses = Counter(" ".join(option.split()) for text in others for option in _OPTION.findall(text))
+    shared = sorted(option for option, times in uses.items() if times > 1)
+    texts = [_without(shared, text).rstrip().removesuffix("Options:").rstrip() for text in others]
+    sections = [_section(f"foldlog {name}", text) for name, text in zip(_NAMES, texts, strict=True)]
+    listed = "".join(_listed(option) for option in shared)
+    return [f"{_section('foldlog', first)}\n## Options of several commands\n\n{listed}", *sections]
+
+
+def _section(title: str, text: str) -> str:
+    return f"\n## {title}\n\n```text\n{text}\n```\n"
+
+
+def _listed(option: str) -> str:
+    parts = re.match(r"(\S+?),? ((?:[A-Z=]{2,} )?)(.*)", option)
+    assert parts is not None
+    name, value, description = parts.groups()
+    return f"- `{f'{name} {value}'.strip()}`: {description}\n"
+
+
+def _without(shared: list[str], text: str) -> str:
+    """Name shared options in place of their description."""
+    options = [" ".join(option.split()) for option in _OPTION.findall(text)]
+    names = [option.split()[0].rstrip(",") for option in options if option in shared]
+    rest = _OPTION.sub(lambda option: "" if " ".join(option[1].split()) in shared else option[0], text)
+    return f"{rest.rstrip()}\n  {', '.join(names)}: see above" if names else rest
+
+
+def _output_of(name: str) -> str:
+    """Return what a command prints for a small history; nothing where the output is its help."""
+    printed = (_OUTPUTS / f"{name.replace(' ', '-')}.txt").read_text().rpartition("exit status")[0]
+    command, _, lines = printed.partition("\n")
+    if shlex.split(command)[-1] == "--help":
+        return ""
+    return f"\n```console\n{command}\n{lines.rstrip()}\n```\n"
+
+
+def _run(command: list[str]) -> str:
+    environment = {"PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1", "LANG": "C.UTF-8"}
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout
