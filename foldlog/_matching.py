@@ -234,12 +234,11 @@ def _texts(value: Any) -> Iterator[str]:
         elif isinstance(each, list | tuple) and len(texts := _texts_of_parts(each)) > 1:
             found = ("".join(texts), "\n".join(texts))
         else:
-            found = (str(each),) if type(each) is int else ()
+            found = (str(each),) if type(each) in (int, float) else ()
         for text in found:
             yield text
-            if "\\" in text:  # JSON, whose strings may be JSON again
-                yield (once := unescaped(text))
-                yield unescaped(once)
+            while "\\" in text and (plain := unescaped(text)) != text:  # JSON, whose strings may be JSON again
+                yield (text := plain)
 
 
 def _texts_of_parts(parts: Iterable[Any]) -> list[str]:

@@ -35,8 +35,9 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SEARCHED = "events, summaries, documents, attributes and the records of imports"
 NOT_SEARCHED = (
-    "other files and stores; text that is encoded (base64, URLs, HTML), compressed or in a picture; idempotency keys "
-    "and the names of workers and followers"
+    "other files and stores; text that is encoded (base64, URLs, HTML, bytes other than UTF-8), compressed or in a "
+    "picture; text that is divided between fields or events, has markup in it or is spelled in another way; "
+    "idempotency keys and the names of workers and followers"
 )
 """What no search for a text looks into."""
 

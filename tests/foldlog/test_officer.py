@@ -5,10 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from base64 import b64encode
+from base64 import b64encode, encodebytes
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zlib import compress
 
 import pytest
 
@@ -751,13 +752,72 @@ def test_a_redaction_says_what_it_searched_and_what_not(foldlog, tmp_path):
     assert (
         f"2 events redacted. {searched}none of these holds the text now. Not searched: other files and stores;" in told
     )
-    assert "encoded (base64, URLs, HTML), compressed or in a picture; idempotency keys" in told
+    assert "encoded (base64, URLs, HTML, bytes other than UTF-8), compressed or in a picture; text that is" in told
     assert f"{searched}none of these holds the text. Not searched:" in " ".join(
         foldlog(*redact, "--dry-run").err.split()
     )
     document = foldlog(*redact, "--yes", "--json").document
     assert (document["found"], document["receipts"]) == ([], [])
     assert document["not_searched"].startswith("other files and stores;")
+
+
+NAME = "Nadia Unal"
+WRAPPED = encodebytes(b"Dear Sir, " * 9 + NAME.encode()).decode()
+ENCODED, PRESSED = "text that is encoded (base64, URLs, HTML, bytes other than UTF-8)", "compressed or in a picture"
+DIVIDED, SPELLED = "divided between fields or events", "has markup in it or is spelled in another way"
+NOT_FOUND = {
+    "base64 in an argument": (ENCODED, {"body": b64encode(f"<{NAME}>".encode()).decode()}),
+    "base64 in lines": (ENCODED, {"file": WRAPPED}),
+    "base64 behind a path": (ENCODED, {"url": "https://h.example/f/" + b64encode(NAME.encode()).decode()}),
+    "a URL": (ENCODED, {"url": "https://h.example/Nadia%20Unal"}),
+    "a form": (ENCODED, {"body": "name=Nadia+Unal&age=4"}),
+    "entities": (ENCODED, {"page": "<b>Nadia&#32;Unal</b>"}),
+    "quoted-printable": (ENCODED, {"mail": "Nadia=20Unal"}),
+    "escapes of a shell": (ENCODED, {"out": r"Nadia\x20Unal"}),
+    "bytes of UTF-16": (ENCODED, {"data": NAME.encode("utf-16")}),
+    "compressed bytes": (PRESSED, {"data": compress(NAME.encode())}),
+    "two fields": (DIVIDED, {"first": "Nadia", "last": "Unal"}),
+    "markup": (SPELLED, {"text": "**Nadia** Unal"}),
+    "a hyphen": (SPELLED, {"text": "Nadia-Unal"}),
+}
+"""What no search finds, each with its class in the report."""
+FOUND = {
+    "a list in a map": {"people": [{"who": ["x", NAME]}]},
+    "lines of a list": {"lines": ["I am Nadia", "Unal"]},
+    "a name of a part": {NAME: None},
+    "bytes": {"data": f"x{NAME}".encode()},
+    "JSON in JSON in JSON in JSON": {"out": json.dumps(json.dumps(json.dumps(json.dumps({"a": "N\u00e4dia Unal"}))))},
+    "no-break space and capitals": {"out": "NADIA\u00a0UNAL"},
+    "characters without width": {"out": "Na\u200bdia \u2066Unal"},
+    "wide letters": {"out": "\uff2e\uff41dia Unal"},
+}
+
+
+def test_each_place_of_a_text_is_redacted_or_listed_or_of_a_class_that_was_not_searched(foldlog, tmp_path):
+    with api.open("foldlog.db") as histories:
+        for place, data in {**FOUND, **{place: data for place, (_, data) in NOT_FOUND.items()}}.items():
+            histories[place].append([said("hello"), Annotation(name="note", data=data)])
+        histories["two events"].append([said("I am Nadia "), said("Unal")])
+        histories["key of a retry"].append(said("hello"), idempotency_key=NAME)
+        histories["a tool"].append(api.Action(tool=NAME, call_id="1", arguments={}))
+        histories["of Nadia Unal"].append(said("hello"))
+    ran = foldlog("store", "redact", "--matching", NAME.lower(), "--reason", "asked to", "--yes", "--json")
+    report = ran.document
+    assert {one["conversation"] for one in report["found"]} == {*FOUND, "a tool"}
+    assert {one["conversation"] for one in report["stay"]} == {"a tool", "of Nadia Unal"}
+    classes = {*(name for name, _ in NOT_FOUND.values()), "idempotency keys"}
+    assert {name for name in classes if name not in report["not_searched"]} == set()
+    with api.open("foldlog.db") as histories:
+        stay = {name for name in histories for event in histories[name].events() if event.redacted is None}
+        held = {name: repr([*histories[name].events()]) for name in FOUND}
+    assert stay >= {*NOT_FOUND, "two events", "key of a retry"}
+    assert {name for name, text in held.items() if "Unal" in text} == set()
+
+
+@pytest.mark.parametrize("number", [4111222233334444, 49301234567.0])
+def test_a_number_is_found_by_its_digits(opened, number):
+    opened["ann/1"].append(Annotation(name="card", data={"number": number}))
+    assert {*opened.maintenance.redact_matching(f"{number:.0f}", reason="asked").events} == {"ann/1"}
 
 
 def test_from_python_what_holds_a_text_is_redacted(opened):
