@@ -232,7 +232,7 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
         ran(4, "ls", 0, f"late\n^L{issue}\na.py"),
     )
     assert section(text, "Built so far") == [
-        f"sent: {posted} → exit 0: {issue}",
+        f"sent: `curl POST` → exit 0: {issue}",
         f"sent: `gh api pulls/1/replies -f body` → exit 0: {issue}",
     ]
 
@@ -241,10 +241,43 @@ def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
     first, second = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md", "gh issue create --title kite && ./show"
     late = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md\nhttps://kites.org/issues/7\n"
     text = digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late), ran(3, second, 0, f"{late}{second}\nshown"))
-    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run")[1:] == [
-        f"`{second}` → output not shown"
+    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run") == [
+        "`cat > a.md <<'EOF' … (3 lines)` → https://kites.org/issues/7",
+        f"`{second}` → output not shown",
     ]
     assert section(text, "Built so far") == ["sent: `gh issue create --title kite` → exit 0: shown"]
+
+
+def test_what_was_sent_counts_when_the_next_result_has_its_link():
+    post = "cat > a.md <<'EOF'\n# Kites\nEOF\ncurl -X POST https://api.kites.org/issues -d @a.md"
+    text = digest(
+        ran(1, post, 0, post), ran(2, "ls -la kites", 0, f"{post}\n^Lhttps://kites.org/issues/7\nls -la kites\na.py")
+    )
+    assert lines(text, "Built so far") == ["sent: `curl POST` → https://kites.org/issues/7 [3]"]
+    assert "a.md: written; last: # Kites [0]" in text
+
+
+def test_a_command_in_the_background_ends_when_the_agent_asks_for_its_output():
+    for begin, asked, on, end in (
+        (
+            "Command running in background with ID: b1",
+            {"bash_id": "b1"},
+            "<status>running</status>",
+            "<exit_code>2</exit_code>",
+        ),
+        (
+            "Process running with session ID 71",
+            {"session_id": 71},
+            "Process running with session ID 71",
+            "Process exited with code 2",
+        ),
+    ):
+        run, wait = pair(1, "run", begin, command="make test"), pair(2, "output", on, **asked)
+        assert section(digest(run), "Built so far") == []
+        assert section(digest(run, wait), "Commands run") == ["`make test` → output not shown"]
+        text = digest(run, wait, pair(3, "output", f"{end}\nOutput:\nerror: no tail", **asked))
+        assert lines(text, "Commands run") == ["`make test` → exit 2: error: no tail [5]"]
+        assert section(text, "Errors without a later success") == ["`make test` → error: no tail"]
 
 
 def test_what_a_server_a_pipe_or_the_user_may_have_refused_was_not_sent():

@@ -65,7 +65,8 @@ class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing.
 
     ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the like, and ``commit``
-    git's line about a commit. It is not ``proven`` where a terminal may show the output of an earlier command.
+    git's line about a commit. It is not ``proven`` where the output comes later, that of the ``process`` with this id
+    when the agent asks for it.
     """
 
     failed: bool = False
@@ -75,6 +76,7 @@ class CallOutcome(NamedTuple):
     link: str = ""
     commit: str = ""
     is_proven: bool = True
+    process: str = ""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -106,6 +108,14 @@ _REFUSED_SILENTLY = re.compile(r"User rejected the action\.?|The action was reje
 """What the result of a refused call says where the user said nothing."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
 """How a line of code begins that says less of a change than others."""
+_RUNNING = re.compile(
+    r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) (\w+)"
+    r"|<status>running</status>"
+)
+"""What the result says of a process that goes on."""
+_PROCESSES = ("bash_id", "task_id", "session_id", "shell_id")
+_HEADER_MAX = 200
+"""The length of a result's beginning in which runtimes say how a process ended."""
 _ECHO_LEAST = 12
 """The least number of characters of a command's first line by which it is found again in an output."""
 _RAN_MAX, _LINE_MAX = 200, 90
@@ -177,12 +187,13 @@ def _patched(text: str) -> Iterator[FileChange]:
             yield FileChange(found[2], _DEEDS[found[1]], line)
 
 
-def outcome_of(observation: Observation, command: str = "", late: Iterable[str] = ()) -> CallOutcome:
-    """Return how a call ended, as its result says it. ``late`` are the first lines of earlier commands whose output
-    was not shown with them: a terminal shows it with a later one.
-    """
+def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
+    """Return how a call ended, as its result says it."""
     text, code = unwrapped(words_of(observation.content))
-    if _repeats(text, (first_line(command), *late)):
+    if running := _RUNNING.search(text[:_HEADER_MAX]):
+        return CallOutcome(is_proven=False, process=_process(running[1]) if running[1] else "")
+    repeated = first_line(command)
+    if len(repeated) >= _ECHO_LEAST and text.lstrip().startswith(repeated):
         ending = command.strip().splitlines()[-1]
         text = text.rpartition(ending)[2] if ending in text else ""
         if not last_line(text):
@@ -211,19 +222,22 @@ def said_in_refusal(observation: Observation) -> str | None:
     return said_in_rejection(text) if observation.is_error else None
 
 
-def _repeats(text: str, commands: Iterable[str]) -> bool:
-    """Return whether an output begins with one of these lines, as a terminal repeats a command."""
-    begin = text.lstrip()
-    return any(len(line) >= _ECHO_LEAST and begin.startswith(line) for line in commands)
-
-
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
     """Return the command's exit code, or None if it is unknown."""
     code = exit_code_in(extras)
     if not isinstance(code, int):
-        found = EXIT_CODE.search(text[-400:])
+        found = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
         code = int(found[1]) if found else None
     return None if code == _EXIT_UNKNOWN else code
+
+
+def process_named(arguments: Mapping[str, Any]) -> str:
+    """Return the process whose output a call asks for; empty if it asks for none."""
+    return next((_process(arguments[name]) for name in _PROCESSES if name in arguments), "")
+
+
+def _process(process_id: object) -> str:
+    return f"process {process_id}"
 
 
 def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -11,6 +11,8 @@ from itertools import islice
 from posixpath import basename
 from typing import NamedTuple
 
+import msgspec
+
 from foldlog._values import texts_in
 from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
@@ -22,6 +24,7 @@ from foldlog.condensers.strategies.digest.facts import (
     deed_of,
     one_line,
     outcome_of,
+    process_named,
     said_in_refusal,
     task_list,
     words_in_call,
@@ -129,8 +132,8 @@ class _Pending(NamedTuple):
 class Digest:
     """What is to say of ``count`` forgotten events, each section by subject, oldest first.
 
-    A call is noted when its result comes, which shows what the call did. ``late`` has the first lines of commands
-    whose output a terminal did not show with them.
+    A call is noted when its result comes, which shows what the call did. ``late`` has commands whose output did not
+    come with them, by their first line, which a terminal repeats before the output, or by a process; None once it came.
     """
 
     count: int = 0
@@ -142,7 +145,7 @@ class Digest:
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
     """The call of each edit, by a hash of the file, the old and the new text."""
-    late: frozenset[str] = frozenset()
+    late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
     """Whether the agent reported its work to the user: what it says of later changes may correct that."""
     said: DigestLine | None = None
@@ -165,6 +168,7 @@ class Digest:
             errors=self.errors.copy(),
             names=self.names.copy(),
             edits=self.edits.copy(),
+            late=self.late.copy(),
             _pending={},  # a call is forgotten together with its result
         )
         for event in events:
@@ -307,7 +311,10 @@ class Digest:
             self._say(text, event.id)
         if (tasks := task_list(arguments)) is not None:
             self._take_tasks(tasks, event.id)
-        self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
+        if process := self.late.get(process_named(arguments)):
+            self._pending[event.id] = self._pending[event.call_id or event.id] = process
+        else:
+            self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
 
     def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
         done = ("completed", "done")
@@ -340,7 +347,10 @@ class Digest:
             self._ask(answers, event.id)
             return
         self._plan(text, event.id)
-        outcome = outcome_of(event, pending.deed.command if pending else "", self.late)
+        command = pending.deed.command if pending else ""
+        event = self._without_late(event, command)
+        text = words_of(event.content)
+        outcome = outcome_of(event, command)
         if pending is None:
             if outcome.error:
                 self._open(one_line(event.tool), "", outcome, event.id)
@@ -358,8 +368,25 @@ class Digest:
                 line = DigestLine(f"{STATUS}: {one_line(deed.text, 80)} → {one_line(status, _STATUS_MAX)}", event.id)
                 self._put(Section.BUILT, STATUS, line)
         else:
-            self.late |= {first_line(deed.command)}
+            late = pending._replace(deed=deed._replace(changes=()))
+            self.late[outcome.process or first_line(deed.command)] = late
             self._conclude(deed, outcome, event.id)
+
+    def _without_late(self, event: Observation, command: str) -> Observation:
+        """Take the output of earlier commands that a terminal shows before it repeats ``command``, and return the
+        result without it.
+        """
+        text = words_of(event.content).lstrip()
+        repeated = first_line(command)
+        before, _, after = text.partition(repeated) if repeated else (text, "", "")
+        late = [line for line in self.late if before.startswith(line)]
+        for line in late:
+            call = self.late[line]
+            self.late[line] = None
+            if call:
+                self._pending[call.event_id] = call
+                self._take_result(Observation(id=event.id, content=before, cause=call.event_id))
+        return msgspec.structs.replace(event, content=repeated + after) if late else event
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
         """Note that the user refused a call: with the user's words, or else as an order, until the call succeeds."""
@@ -444,7 +471,8 @@ class Digest:
         if post and is_sent:  # equal ones are two: two comments
             self.lines[Section.RAN].pop(deed.text, None)
             self.lines[Section.BUILT].pop(post, None)
-            self._put(Section.BUILT, f"sent: {event_id}", DigestLine(f"sent: `{post}`{_ending(outcome)}", event_id))
+            sent = post.partition(" http")[0] if outcome.link else post
+            self._put(Section.BUILT, f"sent: {event_id}", DigestLine(f"sent: `{sent}`{_ending(outcome)}", event_id))
         elif post and not outcome.last:
             line = f"not confirmed as sent: `{post}`{_ending(outcome)}"
             self._put(Section.BUILT, post, DigestLine(line, event_id))
@@ -487,5 +515,5 @@ def _ending(outcome: CallOutcome) -> str:
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"
-    last = clipped(outcome.link or outcome.last or "no output", _ENDING_MAX)
+    last = outcome.link or clipped(outcome.last or "no output", _ENDING_MAX)
     return f" → {code}: {last}" if code else f" → {last}"

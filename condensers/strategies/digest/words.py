@@ -185,9 +185,12 @@ def command_in(text: str) -> tuple[str, str]:
 
 # --- outputs ---
 
-EXIT_CODE = re.compile(r"exit code:?\s+(-?\d+)(?=[].]*$|, )", re.IGNORECASE | re.MULTILINE)
+EXIT_CODE = re.compile(
+    r"(?:exit code:?\s+|exited with code |<exit_code>)(-?\d+)(?=[].]*$|, |</)", re.IGNORECASE | re.MULTILINE
+)
 _PLACE = re.compile(
-    r"\[(?:Current working directory|Python interpreter): .*\]|\((?:Open file|Current directory): .*\)|Wall time: .*",
+    r"\[(?:Current working directory|Python interpreter): .*\]|\((?:Open file|Current directory): .*\)"
+    r"|(?:Wall time|Chunk ID|Original token count|Total output lines): .*|Output:",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
