@@ -17,9 +17,9 @@ pairs.py       the calls of a reply together, and their results; places.py: whic
 tips.py        where a fork of a branch begins, and what it lacks; replacing.py: events that a source has again
 
 claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/
-one format each, as are agent_framework.py aider.py anthropic_messages.py atif.py chatgpt.py claude_ai.py copilot_cli.py
-gemini_cli.py google_adk.py inspect_eval.py langchain.py openai_chat.py openai_responses.py opencode.py pi.py
-pydantic_ai.py qwen_code.py strands.py swe_agent.py cursor.py
+one format each, as are aider.py anthropic_messages.py atif.py chatgpt.py claude_ai.py copilot_cli.py gemini_cli.py
+inspect_eval.py openai_chat.py openai_responses.py opencode.py pi.py qwen_code.py swe_agent.py cursor.py; those of agent
+SDKs stand beside their adapters, in foldlog/adapters/_records/
 parts.py       formats whose records are made of parts; trees.py: exports of the chats of web sites
 opencode_files.py  where OpenCode keeps its sessions
 """

@@ -53,6 +53,8 @@ OURS: Final = (
 a format, add its folder and its name here. A record belongs to the first format that matches it; no record should match
 two.
 """
+_OF_ADAPTERS: Final = ("agent-framework", "google-adk", "langchain", "llama-index", "pydantic-ai", "strands")
+"""Formats of the records that an adapter writes: their files are beside the adapters."""
 REGISTERED: dict[str, Format] = {}
 """The formats that the program registered, and those of installed packages once they are needed, by their names."""
 
@@ -60,7 +62,8 @@ REGISTERED: dict[str, Format] = {}
 @cache
 def _load(name: str) -> Format:
     """Return one of our formats. Most processes need one or two of them."""
-    format: Format = import_module(f"foldlog._formats.{name.replace('-', '_')}").FORMAT
+    room = "foldlog.adapters._records" if name in _OF_ADAPTERS else "foldlog._formats"
+    format: Format = import_module(f"{room}.{name.replace('-', '_')}").FORMAT
     return _sent_by_name(format)
 
 
@@ -146,16 +149,9 @@ def _load_packages() -> list[str]:
     return _refused
 
 
-_OF_ADAPTERS = {"llama-index": "foldlog.adapters.llama_index_messages"}
-"""Formats that no file has: those of records that only an adapter writes, each with its module."""
-
-
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
-    if check_text("format", name) in _OF_ADAPTERS:
-        of_adapter: Format = import_module(_OF_ADAPTERS[name]).FORMAT
-        return of_adapter
-    if name in OURS:
+    if check_text("format", name) in OURS or name in _OF_ADAPTERS:
         return _load(name)
     if name not in REGISTERED:
         _load_packages()

@@ -11,7 +11,7 @@
     pydantic_ai.py     FoldlogConversationStore, a ConversationStore of pydantic-ai, and FoldlogSteps, a capability
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
-Each of these files is one adapter. ``_shared.py`` is what they do with a store, whatever the runtime; ``_langgraph/``
-keeps checkpoints, ``langgraph_deltas.py`` lists stored as differences, ``_linked.py`` trees of messages,
-``llama_index_messages.py`` is the form of LlamaIndex's messages. Extras of foldlog install the SDKs.
+Each of these files is one adapter. ``_shared.py`` is what they do with a store, whatever the runtime; ``_records/`` has
+the forms in which SDKs write messages, ``_langgraph/`` keeps checkpoints, ``langgraph_deltas.py`` lists stored as
+differences, ``_linked.py`` trees of messages. Extras of foldlog install the SDKs.
 """

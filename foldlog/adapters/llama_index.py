@@ -19,6 +19,7 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from msgspec.structs import replace
 
 from foldlog import History
+from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
@@ -32,7 +33,6 @@ from foldlog.adapters._shared import (
     to_its_end,
     unquoted,
 )
-from foldlog.adapters.llama_index_messages import NAME
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
 from foldlog.projections import View
 from foldlog.runtimes import change_of_prompt, staying

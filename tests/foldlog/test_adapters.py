@@ -11,7 +11,7 @@ from tests.adapters_list import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "foldlog" / "adapters"
-SHARED = {"langgraph_deltas", "llama_index_messages", "__init__", "_linked", "_shared"}
+SHARED = {"langgraph_deltas", "__init__", "_linked", "_shared"}
 """Files that are no adapters."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 

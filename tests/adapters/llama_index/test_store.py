@@ -11,8 +11,8 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 
 import foldlog
+from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters.llama_index import FoldlogChatStore
-from foldlog.adapters.llama_index_messages import NAME
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
 from foldlog.formats import decode
 from tests.adapters.contract import Keeps
