@@ -18,7 +18,8 @@ from pathlib import Path
 import foldlog
 from benchmarks.frame import Question, Round, Scale
 from foldlog._figures.prices import Prices
-from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
+from foldlog._figures.shown import collect_stats, document_of
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views

@@ -638,6 +638,8 @@ class Recorder(ABC):
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
     each writer has a transaction of its own.
     """
+    store_count = 1
+    """How many stores answer as one: their answers are joined, but their sums are not."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
     """Makes the events that a transaction met as missing. The transaction has ended by then, and is run again: in the
     recorder that this returns, where the events are not stored.

@@ -32,7 +32,7 @@ from foldlog._archive.reading import (
     state_of,
 )
 from foldlog._figures.of_sources import count_block, figures_in
-from foldlog._figures.tables import put_figures
+from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.detection import of_lines, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, SourceRefused, Unchanged

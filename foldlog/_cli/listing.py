@@ -156,8 +156,9 @@ def describe_rows(
 ) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
     from foldlog._documents import ConversationDocument
     from foldlog._figures.prices import Prices
+    from foldlog._figures.shown import document_of
     from foldlog._figures.spending import unpriced
-    from foldlog._figures.stored import FiguresOfStore, document_of
+    from foldlog._figures.stored import FiguresOfStore
 
     table = Prices(prices)
     for row, figures in FiguresOfStore(store).of(rows, whole=sizes):

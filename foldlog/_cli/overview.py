@@ -46,7 +46,8 @@ def _is_there(db: str) -> bool:
 
 def _overview(db: str, store: Store) -> HomeDocument:
     from foldlog._figures.prices import Prices
-    from foldlog._figures.stored import FiguresOfStore, document_of
+    from foldlog._figures.shown import document_of
+    from foldlog._figures.stored import FiguresOfStore
     from foldlog._figures.tables import Where
 
     rows = list(islice(listed(store), _COUNTED))

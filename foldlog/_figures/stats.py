@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument, StatsDocument, ToolDocument
 from foldlog._figures.counts import Counts
 from foldlog._figures.spending import spent
-from foldlog._figures.tables import FIRST_IS_LOCAL, LAST_IS_LOCAL
+from foldlog._figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
 from foldlog.eventstore.inside import EventTime
 from foldlog.eventstore.log.row import from_microseconds
 

@@ -1,35 +1,35 @@
-"""The tables of figures in a store: written with a conversation or a source, deleted with its words, asked in SQL.
-
-Numbers are columns, also in an encrypted store. Texts are sealed there: a name is then a keyed digest, by which SQL
-adds up and chooses, and the sealed texts have the name of each digest.
-"""
+"""Ask the tables of figures in a store, in SQL: they are written with a conversation, and deleted with its words."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import astuple
-
-from foldlog._companions import companion_of
-from foldlog._documents import CondensationsDocument
 from foldlog._figures.counting import Figures
-from foldlog._figures.counts import Counts
 from foldlog._figures.overview import Overview
-from foldlog._formats.record import INCOMPLETE
-from foldlog._formats.summed_calls import USAGE, Calls, hashes_in
+from foldlog._figures.writing import (
+    CODE,
+    DIGEST,
+    FIRST_IS_LOCAL,
+    LAST_IS_LOCAL,
+    SEALED,
+    digest_of,
+    place_of_texts,
+    put_figures,
+    put_replies,
+    storable,
+    unsigned,
+)
+from foldlog._formats.summed_calls import USAGE, Calls
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.inside import EventTime, event_microseconds
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 
-CODE: Final = 1
-"""The version of what makes figures: those of another one are made again."""
 WITHOUT_KEY: Final = "(encrypted)"
 """Stands for a name whose key is not given."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
@@ -38,21 +38,6 @@ SORTS: Final = (
     *("tokens", "cost", "condensations", "saved"),
 )
 """What conversations can be sorted by."""
-SAVED: Final = ("condensations", "tokens_saved", "cost")
-"""What is counted of condensations by their reasons."""
-
-FIRST_IS_LOCAL: Final = 1
-LAST_IS_LOCAL: Final = 2
-_SEALED: Final = 1
-_DIGEST_BYTES: Final = 16
-_DIGEST: Final = "\x1f"
-"""Precedes the digest of a name."""
-_NAME_MAX: Final = 300
-_COUNT_MAX: Final = 10**15
-"""The highest number of tokens of a call: SQL cannot add up any numbers."""
-NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""Of a reply that is not found again."""
-_CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
 class Where(NamedTuple):
@@ -108,152 +93,6 @@ class StoredFigures(NamedTuple):
         return self.condensations is not None
 
 
-# -- written -----------------------------------------------------------------------------------------------------------
-
-
-def put_figures(
-    transaction: Transaction, found: Conversation, data_key: DataKey | None, keys: KeyRing | None, figures: Figures
-) -> None:
-    """Write the figures of a conversation as it was found, in the place of those that are there."""
-    names = _Names(found, data_key, keys)
-    key = found.key
-    transaction.forget_figures(key)
-    counts = {(what, names.of(name)): number for what, name, number in _counts(figures)}
-    transaction.write_rows("put_figure_calls", key, [_row_of(call, names) for call in figures.calls])
-    transaction.write_rows("put_figure_counts", key, [(*pair, number) for pair, number in counts.items()])
-    texts = json.dumps(names.with_texts(figures)).encode()
-    sealed = texts if data_key is None else data_key.encrypt(texts, _place(key))
-    encoding = 0 if data_key is None else _SEALED
-    numbers = json.dumps(_numbers(found, figures))
-    transaction.write_sources("put_figures", key, found.id, encoding, sealed, figures.hashes, numbers)
-
-
-def put_replies(
-    transaction: Transaction,
-    found: Conversation,
-    data_key: DataKey | None,
-    keys: KeyRing | None,
-    replies: Mapping[int, Calls],
-) -> None:
-    """Write what replies of a conversation used, by their hashes: those that others have too."""
-    names = _Names(found, data_key, keys)
-    rows = [(_signed(hashed), *_row_of(call, names)) for hashed, call in replies.items()]
-    transaction.write_rows("put_figure_replies", found.key, rows)
-
-
-class _Names:
-    """The names of tools, models and other things in the figures of one conversation, and their digests."""
-
-    def __init__(self, found: Conversation, data_key: DataKey | None, keys: KeyRing | None) -> None:
-        self._key_id, self._keys = found.key_id or "", None if data_key is None else keys
-        self._of_digests = dict[str, str]()
-
-    def of(self, name: str) -> str:
-        name = _storable(name)
-        if self._keys is None:
-            return name
-        digest = _digest(self._keys, self._key_id, name)
-        self._of_digests[digest] = name
-        return digest
-
-    def with_texts(self, figures: Figures) -> dict[str, Any]:
-        overview = figures.overview
-        texts = {
-            "title": overview.title,
-            "attributes": overview.attributes,
-            "problem": overview.problem,
-            "needs_key": overview.needs_key,
-            "last": None if figures.counts.last_at else overview.last_event_at,
-            "first_error": figures.counts.first_error,
-            "context": figures.context,
-            "findings": figures.counts.findings,
-            "names": self._of_digests,
-        }
-        return {name: value for name, value in texts.items() if value}
-
-
-def _digest(keys: KeyRing, key_id: str, name: str) -> str:
-    return _DIGEST + keys.digest(key_id, name.encode(), _DIGEST_BYTES).hex()
-
-
-def _storable(name: str) -> str:
-    """Return a name without what a column of text may not hold."""
-    name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(_DIGEST, "\ufffd")
-    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _signed(hashed: int) -> int:
-    """Return a hash as SQL has whole numbers."""
-    return hashed - (1 << 64) if hashed >> 63 else hashed
-
-
-def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
-    usage = (call.usage.get(name) for name in USAGE)
-    tokens = (None if count is None else min(count, _COUNT_MAX) for count in usage)
-    counted = call.above, int(call.by_condenser), min(call.calls, _COUNT_MAX)
-    return call.day, names.of(call.model), *counted, *tokens, call.cost
-
-
-def _numbers(found: Conversation, figures: Figures) -> list[Any]:
-    overview, counts, saved = figures.overview, figures.counts, figures.saved()
-    tokens = [call.tokens for call in figures.calls]
-    recorded_at = found.updated_at or found.created_at
-    ends = (counts.first_at, counts.last_at)
-    is_local = [at is not None and at.tzinfo is None for at in ends]
-    return [
-        *(CODE, found.version, int(bool(companion_of(found.id))), recorded_at),
-        FIRST_IS_LOCAL * is_local[0] + LAST_IS_LOCAL * is_local[1],
-        None if counts.first_at is None else event_microseconds(counts.first_at),
-        None if counts.last_at is None else event_microseconds(counts.last_at),
-        *(counts.longest_wait_s, overview.events, figures.errors, overview.tokens),
-        *(overview.sent_events, overview.sent_summaries),
-        figures.last_prompt_tokens and min(figures.last_prompt_tokens, _COUNT_MAX),
-        min(sum(tokens), _COUNT_MAX) if any(tokens) else None,
-        *(saved.condensations if figures.is_sound else None, saved.tokens_saved),
-        *(overview.format and _storable(overview.format), counts.state),
-    ]
-
-
-def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
-    """Yield what is counted, under which name, and the number."""
-    counts, overview = figures.counts, figures.overview
-    yield from _events_counted(counts)
-    for name, saving in figures.reasons.items():
-        for field in SAVED:
-            yield f"reason {field}", name, getattr(saving, field)
-    for call in figures.calls:
-        yield "model", call.model, 1
-    if counts.state is not None:
-        yield "state", counts.state, 1
-    if overview.format is not None:
-        yield "program", overview.format, 1
-    if figures.errors:
-        yield "errors", "any", figures.errors
-    for name, value in (overview.attributes or {}).items():
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if name not in ("title", INCOMPLETE) and isinstance(one, str | int):
-                yield "attribute", f"{name}={one}", 1
-
-
-def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:
-    for what, numbers in (("kind", counts.events), ("day", counts.days)):
-        for name, number in numbers.items():
-            yield what, name, number
-    for name, tool in counts.tools.items():
-        yield "tool", name, tool.calls
-        yield "tool errors", name, None if counts.errors is None else tool.errors
-    for name, condensed in counts.condensations.items():
-        for field, number in zip(_CONDENSED, astuple(condensed), strict=True):
-            yield f"condensations {field}", name, number
-
-
-def _place(key: int) -> bytes:
-    return b"figures\0%d" % key
-
-
-# -- read --------------------------------------------------------------------------------------------------------------
-
-
 class FigureTables:
     """Asks the tables of a store, and of a second recorder for figures that the store could not keep."""
 
@@ -301,8 +140,8 @@ class FigureTables:
 
     def alike(self, name: str) -> list[str]:
         """Return a name as conversations may have it: plain, and its digest under each key."""
-        name, keys = _storable(name), self.database.settings.keys
-        digests = [] if keys is None else [_digest(keys, key_id, name) for key_id in keys.names]
+        name, keys = storable(name), self.database.settings.keys
+        digests = [] if keys is None else [digest_of(keys, key_id, name) for key_id in keys.names]
         return [name, *digests]
 
     def _keys(self, conversations: Collection[str]) -> list[int]:
@@ -317,22 +156,41 @@ class FigureTables:
         found = self._asked(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in found}
 
-    def replies_to_read(self) -> dict[int, list[int]]:
-        """Return the hashes of replies that several conversations have, and of which it is not stored what they used,
-        by the keys of the conversations.
+    def versions(self, statement: str) -> dict[int, tuple[int, int]]:
+        """Return the versions and the numbers of events in an answer, by the keys. Of a source without events, the
+        version is 0 and its records are counted.
         """
-        rows = self._asked(self.database.recorder, "hashes_of_replies")
-        stored = [(key, {*hashes_in(hashes)}) for key, hashes in rows]
-        seen, repeated = set[int](), set[int]()
-        for _, hashes in stored:
-            repeated |= seen & hashes
-            seen |= hashes
-        known = {(key, hashed % (1 << 64)) for key, hashed in self._asked(self.database.recorder, "figure_replies")}
-        found: dict[int, list[int]] = {}
-        for key, hashes in stored if repeated else ():
-            if to_read := [hashed for hashed in hashes & repeated if (key, hashed) not in known]:
-                found[key] = to_read
-        return found
+        rows = (row for recorder in self._recorders() for row in self._asked(recorder, statement))
+        return {key: (version, events or 0) for key, version, events in rows}
+
+    def hashes(self, keys: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield these conversations with the hashes of their replies."""
+        for recorder in self._recorders():
+            yield from self._asked(recorder, "hashes_of_replies", json.dumps([*keys]))
+
+    def stored_replies(self, keys: Collection[int]) -> dict[int, set[int]]:
+        """Return the hashes of replies of which it is stored what they used, by the keys of conversations."""
+        stored = dict[int, set[int]]()
+        for recorder in self._recorders():
+            for key in keys:
+                hashes = self._asked(recorder, "figure_replies_of", key)
+                stored.setdefault(key, set()).update(unsigned(hashed) for (hashed,) in hashes)
+        return stored
+
+    def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
+        """Yield what replies used that count in one store, and in another one too: the sums of each store have them."""
+        if self.database.recorder.store_count == 1 and not self.aside:
+            return
+        counted = dict[int, Calls]()
+        for hashed, key, *columns in self.ask("figure_replies_counted", where):
+            call = self.calls(key, columns)
+            other = counted.setdefault(hashed, call)
+            if other is not call:
+                counted[hashed], repeated = (call, other) if call.tokens > other.tokens else (other, call)
+                yield repeated
+
+    def _recorders(self) -> list[Any]:
+        return [self.database.recorder, self._second] if self.aside else [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
         """Return the figures of conversations with an id from ``first`` to ``last``, by their ids, without calls."""
@@ -366,7 +224,7 @@ class FigureTables:
     def name(self, column: bytes | str, key: int) -> str:
         """Return a name that is stored with the conversation of this key."""
         stored = text_of(column)
-        if not stored.startswith(_DIGEST):
+        if not stored.startswith(DIGEST):
             return stored
         if stored not in self._names:
             self._read(self._asked(self.database.recorder, "figures_of", json.dumps([key])))
@@ -417,12 +275,12 @@ class FigureTables:
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
         """Return the texts of figures. Raises ``KeyUnavailable``."""
-        if encoding & _SEALED:
+        if encoding & SEALED:
             found = self.database.recorder.query(lambda reader: self.database.find_key(reader, key))
             data_key = None if found is None else self.database.codec_of(found).data_key
             if data_key is None:
                 raise KeyUnavailable(f"the figures of conversation number {key} are encrypted")
-            sealed = data_key.decrypt(sealed, _place(key))
+            sealed = data_key.decrypt(sealed, place_of_texts(key))
         texts: dict[str, Any] = json.loads(sealed)
         return texts
 

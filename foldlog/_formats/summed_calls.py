@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import UTC
 from hashlib import blake2b
-from struct import unpack
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
@@ -49,6 +48,12 @@ class Calls(NamedTuple):
     @property
     def tokens(self) -> int:
         return sum(self.usage.get(name, 0) for name in _PRICED)
+
+    def negative(self) -> Calls:
+        """Return what takes these calls away from a sum."""
+        usage = {name: -number for name, number in self.usage.items()}
+        cost = None if self.cost is None else -self.cost
+        return self._replace(usage=usage, cost=cost, calls=-self.calls)
 
 
 def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
@@ -207,8 +212,3 @@ class ReplyCounter:
 
 def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:
     return ModelCall(time_in(at), model, usage, None, 1, reply)
-
-
-def hashes_in(stored: bytes) -> Iterator[int]:
-    """Yield the hashes of replies that stand one behind the other."""
-    yield from unpack(f">{len(stored) // HASH_BYTES}Q", stored)

@@ -875,8 +875,8 @@ class History:
         read.
         """
         from foldlog._figures.prices import Prices
+        from foldlog._figures.shown import collect_stats
         from foldlog._figures.stats import Stats
-        from foldlog._figures.stored import collect_stats
 
         priced = Prices(None if prices is None else Path(prices))
         collected = partial(collect_stats, self._store, [self.id], views=self._views, prices=priced)

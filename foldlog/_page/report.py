@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from foldlog._documents import HistoryDocument, NoteDocument
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
-from foldlog._figures.stored import models_of
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document

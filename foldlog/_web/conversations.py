@@ -23,8 +23,9 @@ from foldlog._documents import (
     ServedPageDocument,
 )
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import document_of
 from foldlog._figures.spending import total_of
-from foldlog._figures.stored import FiguresOfStore, document_of
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._search import search
 from foldlog._web.choosing import chosen_by

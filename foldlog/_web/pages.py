@@ -23,8 +23,8 @@ from foldlog._documents import (
 )
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
-from foldlog._figures.stored import models_of
 from foldlog._formats.calls import Recent
 from foldlog._kept import KeptBeside
 from foldlog._page.document import GIST, PageFold

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog._history.histories import Histories
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update

@@ -13,8 +13,9 @@ import pytest
 import foldlog
 from foldlog import Action, Message, Observation
 from foldlog._figures.prices import Prices
-from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
-from foldlog._figures.tables import SORTS, Where
+from foldlog._figures.shown import collect_stats, document_of
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import SORTS, FigureTables, Where
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, Store, open_store
 from foldlog.projections import Views
@@ -185,24 +186,84 @@ def reply_line(session: str, number: int) -> str:
     return json.dumps({**line, "requestId": f"req_{number}", "message": said}) + "\n"
 
 
-def test_what_replies_used_is_stored_where_two_histories_have_them(store: Store, tmp_path: Path) -> None:
-    """Also where records of one are events, and those of the other are not."""
-    replies = {"first": [1, 2, 3], "second": [2, 3, 4], "alone": [5]}
-    logs = tmp_path / "logs"
-    logs.mkdir()
+def write_logs(logs: Path, replies: dict[str, list[int]]) -> None:
+    logs.mkdir(exist_ok=True)
     for name, numbers in replies.items():
         (logs / f"{name}.jsonl").write_text("".join(reply_line(name, number) for number in numbers))
+
+
+def replies_stored(store: Store) -> dict[str, int]:
+    """How many replies are stored by themselves, by the ids of the conversations."""
+    found = {}
+    for row in store.iter_conversations():
+        key = store.database.recorder.query(
+            lambda reader, name=row.id: store.database.find(reader, name, pending=True)
+        ).key
+        of_key = store.database.recorder.query(lambda reader, key=key: reader.ask_sources("figure_replies_of", key))
+        if of_key:
+            found[row.id] = len(of_key)
+    return found
+
+
+def calls_of(store: Store, figures: FiguresOfStore) -> int:
+    figures.refresh()
+    return sum(model.calls for model in figures.totals().models.values())
+
+
+def test_what_replies_used_is_stored_where_two_histories_have_them(store: Store, tmp_path: Path) -> None:
+    """Also where records of one are events, and those of the other are not."""
+    logs, names = tmp_path / "logs", ["first", "second", "alone"]
+    write_logs(logs, {"first": [1, 2, 3], "second": [2, 3, 4], "alone": [5]})
     histories = foldlog.Histories(store)
     histories.import_(logs)
     store.version("second")
     for _ in range(2):  # counted, then stored
-        stats = collect_stats(store, [*replies], views=Views(store))
+        stats = collect_stats(store, names, views=Views(store))
         assert [model.calls for model in stats.models.values()] == [5]
-    stored = store.database.recorder.query(lambda reader: reader.ask_sources("figure_replies"))
-    keys = [key for key, _ in stored]
-    assert sorted(keys.count(key) for key in {*keys}) == [2, 2]
+    assert replies_stored(store) == {"first": 2, "second": 2}
     with (logs / "first.jsonl").open("a") as file:
         file.write(reply_line("first", 4))
     histories.import_(logs)
-    stats = collect_stats(store, [*replies], views=Views(store))
+    stats = collect_stats(store, names, views=Views(store))
     assert [model.calls for model in stats.models.values()] == [5]
+    assert replies_stored(store) == {"first": 3, "second": 3}
+
+
+def test_replies_are_compared_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards the hashes of conversations that changed are read, and no others."""
+    read: list[int] = []
+    hashes = FigureTables.hashes
+
+    def noted(self: FigureTables, keys: Any) -> Any:
+        read.append(len(keys))
+        return hashes(self, keys)
+
+    monkeypatch.setattr(FigureTables, "hashes", noted)
+    logs = tmp_path / "logs"
+    write_logs(logs, {"first": [1, 2, 3], "second": [2, 3, 4], "third": [5]})
+    histories = foldlog.Histories(store)
+    histories.import_(logs)
+    figures = FiguresOfStore(store)
+    before = calls_of(store, figures)
+    assert read == [3]
+    histories["run-0"].append(Message(source="user", content="more"))
+    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [3]), "nothing to compare, in another process"
+    write_logs(logs, {"third": [5, 6]})
+    histories.import_(logs)
+    assert (calls_of(store, figures), read) == (before + 1, [3, 1])
+    write_logs(logs, {"fourth": [1, 6, 7]})
+    histories.import_(logs)
+    assert (calls_of(store, figures), read) == (before + 2, [3, 1, 1])
+    assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
+
+
+def test_replies_are_compared_again_when_figures_are_made_again(store: Store, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write_logs(logs, {"first": [1, 2], "second": [1, 2]})
+    foldlog.Histories(store).import_(logs)
+    figures = FiguresOfStore(store)
+    before = calls_of(store, figures)
+    key = store.database.recorder.query(lambda reader: store.database.find(reader, "first", pending=True)).key
+    store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
+    assert calls_of(store, figures) == before
+    assert replies_stored(store) == {"first": 2, "second": 2}

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 import foldlog as library
 from foldlog import Action, CondensationAction, Message
 from foldlog._figures.prices import Prices
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog._formats.registry import OURS as FORMATS, format_named
 from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog._usage import whole

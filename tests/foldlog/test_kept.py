@@ -16,12 +16,13 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._figures import counting, stored
+from foldlog._figures import counting, updating
 from foldlog._figures.counting import figures_of
 from foldlog._figures.overview import Overview
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import priced
-from foldlog._figures.stored import FiguresOfStore, collect_stats
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
 from foldlog._formats.summed_calls import Calls
 from foldlog._kept import KeptBeside, kept_records
@@ -59,13 +60,13 @@ def url(tmp_path: Path) -> str:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids of the conversations whose events are read for a list."""
     names: list[str] = []
-    really = stored.figures_of
+    really = updating.figures_of
 
     def noted(store, views, row, *more, **options):
         names.append(row.id)
         return really(store, views, row, *more, **options)
 
-    monkeypatch.setattr(stored, "figures_of", noted)
+    monkeypatch.setattr(updating, "figures_of", noted)
     return names
 
 

@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import foldlog
 from foldlog import _documents as documents
 from foldlog._figures.prices import Prices
-from foldlog._figures.stored import FiguresOfStore, collect_stats, document_of
+from foldlog._figures.shown import collect_stats, document_of
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._kinds import KINDS
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY

@@ -17,7 +17,7 @@ import foldlog
 from foldlog import open as open_histories
 from foldlog._cli.printing.statistics import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import (
     Action,

@@ -19,8 +19,9 @@ import foldlog
 from foldlog import Message
 from foldlog._figures.overview import Overview, overview_of
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import spent_by
-from foldlog._figures.stored import FiguresOfStore, Row, collect_stats
+from foldlog._figures.stored import FiguresOfStore, Row
 from foldlog._reports.audit_database import update
 from foldlog._search import search
 from foldlog._web.conversations import ServedConversations

@@ -65,7 +65,7 @@ UNBOUND = {
     "figures of all conversations, or of those that are chosen": {
         "figures_to_count", "figures_between", "figures_of", "figure_calls_of", "figures_sorted", "figures_by_cost",
         "figure_sums", "figure_totals", "figure_spending", "figures_without_cost", "figures_by_day",
-        "hashes_of_replies", "figure_replies", "figure_models",
+        "hashes_of_replies", "figures_to_compare", "figures_with_replies", "figure_replies_counted", "figure_models",
     },
     "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},

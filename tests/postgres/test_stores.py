@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import foldlog
+from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     ANY_VERSION,
     InvalidArgument,
@@ -32,7 +33,7 @@ from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.postgres import Stores
 from tests.at_once import at_once
-from tests.foldlog.test_figure_tables import check, filled
+from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
 from tests.said import said
 
 from .servers import Server, new_primary
@@ -397,3 +398,14 @@ def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgre
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
         check(filled(store), tmp_path)
         assert len({stores_of(store).home(row.id) for row in store.iter_conversations()}) > 1
+
+
+def test_a_reply_that_two_stores_have_counts_once(postgres_server: Server, tmp_path: Path):
+    url = postgres_server.url(schema="replies", stores=str(COUNT), patience_s="10")
+    with open_store(url) as store:
+        other = elsewhere(store, "first")
+        write_logs(tmp_path / "logs", {"first": [1, 2, 3], other: [2, 3, 4]})
+        foldlog.Histories(store).import_(tmp_path / "logs")
+        figures = FiguresOfStore(store)
+        assert calls_of(store, figures) == 4
+        assert calls_of(store, FiguresOfStore(store)) == 4

@@ -94,8 +94,10 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
             "figure_models",
             "figures_without_cost",
             "figures_by_day",
+            "figure_replies_counted",
+            "figures_to_compare",
+            "figures_with_replies",
             "hashes_of_replies",
-            "figure_replies",
         ),
         _Joined(),
     ),
@@ -557,6 +559,7 @@ class Stores(Recorder):
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         self.count = int(options["stores"])
         self.numbers = range(self.count)
+        self.store_count = self.count
         self.writable = options.get("mode", "rwc") != "ro"
         self._homes: dict[str, int] = {}
         elsewhere = _moved(options.get("moved", ""), self.count)
@@ -708,7 +711,7 @@ class _Asked:
 
 def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> int | None:
     """Return the number of the store that a method of a transaction is about; None where it may be any."""
-    if method in ("ask_sources", "write_sources"):
+    if method in ("ask_sources", "write_sources", "write_rows"):
         statement, *parameters = arguments
         key = parameters[_KEYS_AT.get(statement, 0)] if parameters else None
         return stores.store_of(key) if isinstance(key, int) else None

@@ -19,9 +19,9 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._documents import GroupedDocument, ModelDocument
 from foldlog._figures.prices import Prices
+from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import sum_up
 from foldlog._figures.stats import Stats
-from foldlog._figures.stored import collect_stats
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views

@@ -19,7 +19,7 @@ from agents import (
 )
 
 import foldlog
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import CondensationAction, ConversationErased

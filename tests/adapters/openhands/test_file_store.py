@@ -23,7 +23,7 @@ from openhands.sdk.event.condenser import Condensation, CondensationRequest
 from openhands.sdk.io import InMemoryFileStore, LocalFileStore
 from openhands.sdk.llm import Message, MessageToolCall, TextContent
 
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog.adapters.openhands import FoldlogFileStore
 from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.contract import Runs

@@ -10,7 +10,7 @@ import pytest
 
 import foldlog
 from foldlog._archive import makes_events
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog._search import search
 from foldlog.eventstore import KeyRing, Store, StoreUnusable, open_store
 from foldlog.projections import Views

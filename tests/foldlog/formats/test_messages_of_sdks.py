@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._figures.stored import collect_stats
+from foldlog._figures.shown import collect_stats
 from foldlog._formats.imported_calls import calls_of_imported
 from foldlog._formats.record import within
 from foldlog._formats.registry import format_named

@@ -204,6 +204,7 @@ CREATE TABLE {schema}.records (
 -- and "is_local" is 1 of the first, 2 of the last, 3 of both.
 -- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
 -- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
+-- "replies_compared" is 1 once it is known which of them other conversations have too.
 CREATE TABLE {schema}.figures (
     conversation       bigint PRIMARY KEY,
     id                 bytea NOT NULL,
@@ -227,9 +228,11 @@ CREATE TABLE {schema}.figures (
     format             text,
     state              text,
     encoding           bigint NOT NULL,
+    replies_compared   bigint NOT NULL DEFAULT 0,
     texts              bytea NOT NULL,
     replies            bytea NOT NULL
 );
+CREATE INDEX figures_to_compare ON {schema}.figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
 -- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
 CREATE TABLE {schema}.figure_calls (
     conversation          bigint NOT NULL,

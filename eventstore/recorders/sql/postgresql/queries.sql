@@ -835,7 +835,7 @@ INSERT INTO {schema}.figures (conversation, id, encoding, texts, replies, {figur
 SELECT $1::bigint, $2::bytea, $3::bigint, $4::bytea, $5::bytea, (w ->> 0)::bigint, (w ->> 1)::bigint, (w ->> 2)::bigint, (w ->> 3)::bigint, (w ->> 4)::bigint, (w ->> 5)::bigint, (w ->> 6)::bigint, (w ->> 7)::double precision, (w ->> 8)::bigint, (w ->> 9)::bigint, (w ->> 10)::bigint, (w ->> 11)::bigint, (w ->> 12)::bigint, (w ->> 13)::bigint, (w ->> 14)::bigint, (w ->> 15)::bigint, (w ->> 16)::bigint, (w ->> 17)::text, (w ->> 18)::text FROM (SELECT convert_from($6::bytea, 'UTF8')::jsonb AS w) v
 ON CONFLICT (conversation) DO UPDATE SET
     id = excluded.id, encoding = excluded.encoding, texts = excluded.texts, replies = excluded.replies,
-    code = excluded.code, version = excluded.version, is_companion = excluded.is_companion, recorded_at = excluded.recorded_at, is_local = excluded.is_local, first_at = excluded.first_at, last_at = excluded.last_at, longest_wait_s = excluded.longest_wait_s, events = excluded.events, errors = excluded.errors, view_tokens = excluded.view_tokens, sent_events = excluded.sent_events, sent_summaries = excluded.sent_summaries, last_prompt_tokens = excluded.last_prompt_tokens, tokens = excluded.tokens, condensations = excluded.condensations, tokens_saved = excluded.tokens_saved, format = excluded.format, state = excluded.state
+    replies_compared = 0, code = excluded.code, version = excluded.version, is_companion = excluded.is_companion, recorded_at = excluded.recorded_at, is_local = excluded.is_local, first_at = excluded.first_at, last_at = excluded.last_at, longest_wait_s = excluded.longest_wait_s, events = excluded.events, errors = excluded.errors, view_tokens = excluded.view_tokens, sent_events = excluded.sent_events, sent_summaries = excluded.sent_summaries, last_prompt_tokens = excluded.last_prompt_tokens, tokens = excluded.tokens, condensations = excluded.condensations, tokens_saved = excluded.tokens_saved, format = excluded.format, state = excluded.state
 
 -- name: put_figure_calls
 INSERT INTO {schema}.figure_calls (conversation, {call_columns})
@@ -943,16 +943,18 @@ SELECT what, name, min(conversation), count(*) FILTER (WHERE number > 0), sum(nu
 FROM chosen JOIN {schema}.figure_counts n USING (conversation)
 WHERE what IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)) GROUP BY what, name
 
--- A reply that several of them have counts once: where it has most tokens, since a copy may be cut short.
--- name: figure_spending
-WITH {chosen}, repeated AS (
+-- Replies that several histories have, from the one on where it has most tokens: a copy may be cut short.
+-- part: repeated
+repeated AS (
     SELECT *, row_number() OVER (
         PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
     ) AS place
-    FROM {schema}.figure_replies
-    WHERE reply IN (SELECT reply FROM {schema}.figure_replies GROUP BY reply HAVING count(*) > 1)
-        AND conversation IN (SELECT conversation FROM chosen)
-), all_calls AS (
+    FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
+)
+
+-- A reply that several of them have counts once.
+-- name: figure_spending
+WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen JOIN {schema}.figure_calls USING (conversation)
     UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
 )
@@ -960,11 +962,25 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls)::bi
     sum(sign * prompt_tokens)::bigint, sum(sign * completion_tokens)::bigint, sum(sign * cached_tokens)::bigint, sum(sign * cache_write_tokens)::bigint, sum(sign * cache_write_1h_tokens)::bigint, sum(sign * reasoning_tokens)::bigint, sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- name: hashes_of_replies
-SELECT conversation, replies FROM {schema}.figures WHERE length(replies) > 0
+-- Replies that count in this store, while other stores may have them too.
+-- name: figure_replies_counted
+WITH {chosen}, {repeated}
+SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
 
--- name: figure_replies
-SELECT conversation, reply FROM {schema}.figure_replies
+-- name: figures_to_compare
+SELECT conversation, version, events FROM {schema}.figures WHERE replies_compared = 0 AND length(replies) > 0
+
+-- name: figures_with_replies
+SELECT conversation, version, events FROM {schema}.figures WHERE length(replies) > 0
+
+-- name: hashes_of_replies
+SELECT conversation, replies FROM {schema}.figures WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
+-- name: set_replies_compared
+UPDATE {schema}.figures SET replies_compared = 1 WHERE conversation = $1::bigint AND version = $2::bigint AND events = $3::bigint
+
+-- name: figure_replies_of
+SELECT reply FROM {schema}.figure_replies WHERE conversation = $1::bigint
 
 -- The models of calls that tell no cost, by the size of their prompts.
 -- name: figure_models

@@ -174,6 +174,7 @@ CREATE TABLE records (
 -- and "is_local" is 1 of the first, 2 of the last, 3 of both.
 -- "texts" is JSON: title, first error, attributes; sealed in an encrypted conversation. Then a name in the tables below is a
 -- keyed digest, of which "texts" has the name. "replies" has a hash of 8 bytes of each reply of a model.
+-- "replies_compared" is 1 once it is known which of them other conversations have too.
 CREATE TABLE figures (
     conversation       INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL,
@@ -197,9 +198,11 @@ CREATE TABLE figures (
     format             TEXT,
     state              TEXT,
     encoding           INTEGER NOT NULL,
+    replies_compared   INTEGER NOT NULL DEFAULT 0,
     texts              BLOB NOT NULL,
     replies            BLOB NOT NULL
 ) STRICT;
+CREATE INDEX figures_to_compare ON figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
 -- Calls of models by day, model and size of the prompt. A cost that the calls do not tell is null.
 CREATE TABLE figure_calls (
     conversation          INTEGER NOT NULL,

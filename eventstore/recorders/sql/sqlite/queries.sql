@@ -691,16 +691,18 @@ SELECT what, name, min(conversation), sum(number > 0), sum(number)
 FROM chosen CROSS JOIN figure_counts n USING (conversation)
 WHERE what IN (SELECT value FROM json_each(?)) GROUP BY what, name
 
--- A reply that several of them have counts once: where it has most tokens, since a copy may be cut short.
--- name: figure_spending
-WITH {chosen}, repeated AS (
+-- Replies that several histories have, from the one on where it has most tokens: a copy may be cut short.
+-- part: repeated
+repeated AS (
     SELECT *, row_number() OVER (
         PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
     ) AS place
-    FROM figure_replies
-    WHERE reply IN (SELECT reply FROM figure_replies GROUP BY reply HAVING count(*) > 1)
-        AND conversation IN (SELECT conversation FROM chosen)
-), all_calls AS (
+    FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
+)
+
+-- A reply that several of them have counts once.
+-- name: figure_spending
+WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen CROSS JOIN figure_calls USING (conversation)
     UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
 )
@@ -708,11 +710,25 @@ SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls),
     sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * cache_write_1h_tokens), sum(sign * reasoning_tokens), sum(sign * cost)
 FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- name: hashes_of_replies
-SELECT conversation, replies FROM figures WHERE length(replies) > 0
+-- Replies that count in this store, while other stores may have them too.
+-- name: figure_replies_counted
+WITH {chosen}, {repeated}
+SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
 
--- name: figure_replies
-SELECT conversation, reply FROM figure_replies
+-- name: figures_to_compare
+SELECT conversation, version, events FROM figures WHERE replies_compared = 0 AND length(replies) > 0
+
+-- name: figures_with_replies
+SELECT conversation, version, events FROM figures WHERE length(replies) > 0
+
+-- name: hashes_of_replies
+SELECT conversation, replies FROM json_each(?) w CROSS JOIN figures f ON f.conversation = w.value
+
+-- name: set_replies_compared
+UPDATE figures SET replies_compared = 1 WHERE conversation = ? AND version = ? AND events = ?
+
+-- name: figure_replies_of
+SELECT reply FROM figure_replies WHERE conversation = ?
 
 -- The models of calls that tell no cost, by the size of their prompts.
 -- name: figure_models
