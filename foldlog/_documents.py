@@ -456,8 +456,11 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/progress``: how many events of a conversation are read for its page."""
+    """``/api/progress``: how many events of a conversation are ``made`` from the records of its source, and once all
+    are, how many are ``read`` for its page.
+    """
 
+    step: str
     done: int
     total: int
 
@@ -931,6 +934,22 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     changes: tuple[ChangeDocument, ...]
     masks: tuple[MaskDocument, ...]
     models: tuple[ModelDocument, ...] = ()
+
+
+class ModelsDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/models``: what was called of each model, those of most tokens first."""
+
+    models: tuple[ModelDocument, ...]
+
+
+class OpeningDocument(OfConversation, frozen=True, kw_only=True):
+    """``/api/opening``: what is shown of a conversation while its page is made. ``row`` has its figures as they were
+    counted last; ``newest`` the last events in full, and ``history`` their columns. Their ids begin at 0.
+    """
+
+    row: ConversationDocument | None
+    history: HistoryDocument
+    newest: tuple[dict[str, Any], ...]
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What becomes of the source of an import: it is kept as it came, and its conversation is made at the first use.
 
 importing.py   append, fork or refuse what is found at a place; reading.py: read it in blocks
-projecting.py  make the events of the records, once
+projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
 unstored.py    make them in memory, where a store can only be read
 recording.py   records that a runtime hands over one by one
 refreshing.py  take what a file has since; compacting.py: a compaction that a program has not written yet

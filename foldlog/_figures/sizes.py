@@ -11,6 +11,7 @@ from foldlog.condensers import TokensUnknown
 from foldlog.condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, of_message, of_tools, sampled
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, arguments_of, as_json, rendered, says_something
+from foldlog.projections.messages.chat import signed
 
 
 class CountsTokens(Protocol):
@@ -62,10 +63,11 @@ def event_tokens(event: Event) -> int:
     match event:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if says_something(text):
             return OF_A_MESSAGE + sampled(text)  # as its message has it; most events are of these two
-        case Action(source="agent", thought=str(text), thinking=()):
+        case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
-            thought = sampled(text) if says_something(text) else 0
-            return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function))
+            thought = sampled(text) if text and says_something(text) else 0
+            thinking = sum(sampled(as_json(block)) for block in signed(event.thinking))
+            return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function)) + thinking
     return sum(of_message(each, sampled) for each in messages_of(event)) + of_tools(tools_of(event), sampled)
 
 

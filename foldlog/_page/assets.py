@@ -15,7 +15,7 @@ from importlib.resources import files
 
 MODULES = (
     *("dom", "theme", "titles", "history", "marks", "markdown", "sources", "chart", "detail", "list"),
-    *("transcript", "strip", "notes", "knew", "runs", "compare", "main"),
+    *("transcript", "strip", "notes", "knew", "runs", "compare", "opening", "main"),
 )
 """The modules of the script, each after those that it imports."""
 

@@ -91,6 +91,11 @@ class ServedConversations:
             self._searched = words, version, frozenset(ids)
         return self._searched[2]
 
+    def row(self, conversation: str) -> ConversationDocument | None:
+        """Return a conversation with its figures as they were counted last; None where they never were."""
+        page = self.figures.page(Where(only=(conversation,)), limit=1)
+        return document_of(*page.rows[0], self._prices) if page.rows else None
+
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums and facets of the conversations that a search line chooses, and their days, also those
         outside of its span of time.

@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
+from foldlog._archive.newest import newest_events
 from foldlog._documents import (
+    ConversationDocument,
     Document,
     EventsDocument,
     FoundDocument,
     HistoryDocument,
+    ModelsDocument,
     NeededListDocument,
     NoteDocument,
+    OpeningDocument,
     ProgressDocument,
     ShownDocument,
 )
@@ -27,15 +29,16 @@ from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
 from foldlog._formats.calls import Recent
 from foldlog._kept import KeptBeside
-from foldlog._page.document import GIST, PageFold
+from foldlog._page.document import GIST, PageFold, newest_history
 from foldlog._page.report import write_report
-from foldlog._page.texts import shown_document
+from foldlog._page.texts import shown_document, text_document
 from foldlog._reports.needed_again import needed_again
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import logged
 from foldlog._values import texts_in
 from foldlog._words.gist import gist
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
+from foldlog.eventstore.inside import is_structural
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
@@ -43,6 +46,8 @@ _BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
+_NEWEST = 60
+"""Events, or records of a source, that are shown while the page of their conversation is made."""
 _TEXT_MAX = 500_000
 """Characters of events in one answer, after which it ends."""
 _TELL_EVERY = 1_000
@@ -80,12 +85,39 @@ class Pages:
         row = self._store.conversation(conversation)
         document = self._kept(row, "page", HistoryDocument) if since == 0 else None
         if document is None:
-            with self._fold(conversation) as fold:
-                row = self._store.conversation(conversation)._replace(version=fold.version)
-                document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
-            if since == 0 and not fold.problems:
-                self._keep(row, "page", document)
-        return replace(document, models=models_of(self._store, conversation, self._prices))
+            try:
+                with self._fold(conversation) as fold:
+                    row = self._store.conversation(conversation)._replace(version=fold.version)
+                    document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
+                if since == 0 and not fold.problems:
+                    self._keep(row, "page", document)
+            finally:
+                self._reached.pop(conversation, None)
+        return document
+
+    def opening(self, conversation: str, row: ConversationDocument | None) -> OpeningDocument:
+        """Return what is shown while the page of a conversation is made: its figures, and its newest events. Cost:
+        these.
+        """
+        present = self._store.conversation(conversation, pending=True)
+        if present.pending:
+            found = newest_events(self._store, conversation, _NEWEST)
+        else:
+            start = max(0, present.version - _NEWEST)
+            newest = logged(self._store, conversation, start)
+            found = [entry.event for entry in newest if not isinstance(entry, CorruptEvent)]
+        events = [event for event in found if not is_structural(event)]
+        return OpeningDocument(
+            conversation=conversation,
+            row=row,
+            history=newest_history(conversation, events, present.version + present.pending),
+            newest=tuple(map(text_document, events)),
+        )
+
+    def models(self, conversation: str) -> ModelsDocument:
+        """Return the calls of a conversation by model. Cost: see ``models_of``."""
+        models = models_of(self._store, conversation, self._prices)
+        return ModelsDocument(conversation=conversation, models=models)
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
         """Return the lines of the events ``start`` to ``stop``. Cost: these events."""
@@ -148,9 +180,11 @@ class Pages:
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
-        """Return how many events are read for the page that is being opened. Cost: a row."""
+        """Return how far the page is that is being opened. Cost: a row."""
         row = self._store.conversation(conversation, pending=True)
-        return ProgressDocument(conversation=conversation, done=self._reached.get(conversation, 0), total=row.version)
+        step = "made" if row.pending else "read"
+        done = row.version if row.pending else self._reached.get(conversation, 0)
+        return ProgressDocument(conversation=conversation, step=step, done=done, total=row.version + row.pending)
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
@@ -188,13 +222,10 @@ class Pages:
 
     def _followed(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
         """Yield the events from one on, and note how far they were read."""
-        try:
-            for number, found in enumerate(logged(self._store, conversation, start), start):
-                if number % _TELL_EVERY == 0:
-                    self._reached[conversation] = number
-                yield found
-        finally:
-            self._reached.pop(conversation, None)
+        for number, found in enumerate(logged(self._store, conversation, start), start):
+            if number % _TELL_EVERY == 0:
+                self._reached[conversation] = number
+            yield found
 
     def _begun(self, conversation: str) -> PageFold:
         return PageFold(self._store, conversation, self._limit, self._model)

@@ -49,7 +49,7 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
             block for part in parts for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
         ]
         blocks += map(_tool_use, turn.calls)
-        messages.say("assistant", [*signed(turn), *blocks] if blocks else [], turn.positions)
+        messages.say("assistant", [*signed(turn.thinking), *blocks] if blocks else [], turn.positions)
         for call in turn.calls:
             messages.say("user", [_tool_result(call, moved)], (call.answered,))
         messages.say("user", [_block(part) for part in moved], turn.positions)

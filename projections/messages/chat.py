@@ -64,7 +64,7 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
     """Return the model's thinking for its message: models that think between calls want it back unchanged."""
     if dialect == "litellm":
-        blocks = signed(turn)
+        blocks = signed(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
     if dialect != "openai-reasoning":
         return {}
@@ -109,11 +109,11 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
-def signed(turn: MessageTurn) -> list[Part]:
-    """Return the thinking blocks of a turn that a model takes back: signed or redacted ones."""
+def signed(thinking: Iterable[Part]) -> list[Part]:
+    """Return the thinking blocks that a model takes back: signed or redacted ones."""
     return [
         {key: block[key] for key in keys}
-        for block in turn.thinking
+        for block in thinking
         if (keys := _THINKING.get(str(block.get("type")))) and _is_whole(block, keys)
     ]
 

@@ -152,6 +152,29 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
     assert gaps == [True, True]
 
 
+HELD = """
+const plain = window.fetch;
+window.fetch = async (path, ...others) => {
+  if (String(path).startsWith("api/history")) await new Promise((go) => (window.go = go));
+  return plain(path, ...others);
+};
+"""
+
+
+def test_a_run_shows_its_figures_and_newest_events_while_its_page_is_made(page, stored, serve):
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=HELD)
+    page.send("Page.navigate", url=f"{serve(stored('c', failing()))}&id=c")
+    page.wait("document.querySelector('.preview .what pre.error')")
+    assert "8 events" in page.text(".facts")
+    assert "denied" in page.text(".preview .block-of:last-child")
+    page.wait("document.querySelector('.knew')?.innerText.includes('0 of 8 events are read')")
+    page.click(".preview .block-of:last-child .what")
+    page.ask("window.go()")
+    page.wait(f"{V}?.history && {READY}")
+    assert page.ask(f"{V}.transcript.isInSight(7)")
+    assert page.problems == []
+
+
 def test_the_sample_can_be_read_with_the_keyboard(page, report):
     opened(page, report(sample()))
     page.run(f"{V}.goToEvent(100)")

@@ -18,6 +18,7 @@ from foldlog._reports.needed_again import needed_again
 from foldlog._web import pages
 from foldlog._web.app import application
 from foldlog._web.notes import TEXT_MAX
+from foldlog._words.event_json import event_document
 from foldlog.eventstore import CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.erase import erase
@@ -176,7 +177,33 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     pages_of_store = pages.Pages(store)
     seen = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
     assert seen == [0, 1, 2, 3, 4]
-    assert client.get("/api/progress", {"id": "c"}).json() == {"conversation": "c", "done": 0, "total": 5}
+    told = client.get("/api/progress", {"id": "c"}).json()
+    assert told == {"conversation": "c", "step": "read", "done": 0, "total": 5}
+
+
+def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_made(monkeypatch):
+    monkeypatch.setattr(pages, "_NEWEST", 3)
+    with foldlog.open("memory:") as histories, asking(application(histories.store, token=None)) as client:
+        (imported,) = histories.import_(SAMPLE)
+        asked = {"id": imported.id}
+        before = client.get("/api/opening", asked).json()
+        total = before["history"]["events_counted"]
+        told = {"conversation": imported.id, "step": "made", "done": 0, "total": total}
+        assert client.get("/api/progress", asked).json() == told
+        events = list(imported.events())
+        assert [event["id"] for event in before["newest"]] == [0, 1, 2]
+        assert [event["kind"] for event in before["newest"]] == [event_document(e)["kind"] for e in events[-3:]]
+        assert before["history"]["events"]["answers"] == [-1, 0, -1]
+        assert before["row"]["title"]
+        assert before["row"]["last_event_at"]
+        after = client.get("/api/opening", asked).json()
+        assert [event["id"] for event in after["newest"]] == [event.id for event in events[-3:]]
+        assert [event.get("content") for event in after["newest"]] == [e.get("content") for e in before["newest"]]
+
+
+def test_models_come_beside_the_columns_of_a_page(client):
+    assert client.get("/api/history", {"id": "c"}).json()["models"] == []
+    assert client.get("/api/models", {"id": "c"}).json() == {"conversation": "c", "models": []}
 
 
 def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, monkeypatch):

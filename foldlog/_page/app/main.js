@@ -10,6 +10,7 @@ import { Runs, homeAddress } from "./runs.js";
 import { Knew } from "./knew.js";
 import { Marks } from "./marks.js";
 import { Notes } from "./notes.js";
+import { Opening } from "./opening.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Embedded, Server } from "./sources.js";
@@ -41,8 +42,8 @@ class App {
   }
 
   async start() {
-    const progress = new Progress(this.source, this.root);
-    const loading = await this.source.history().finally(() => progress.end());
+    const opening = new Opening(this.source, this.root);
+    const loading = await this.source.history().finally(() => opening.end());
     this.history = new History(loading);
     this.marks = new Marks(this.history);
     this.version = this.history.version;
@@ -80,6 +81,13 @@ class App {
     if (this.history.version < version) return;
     this.marks.take(dropped);
     this.changed("beside", "window", "chosen");
+    const models = await this.source.models?.().catch(() => []);
+    if (!models || this.history.version < version) return;
+    this.history.models = models;
+    this.detail.shown = null;
+    this.nameIt();
+    this.showMarks();
+    this.changed("chosen");
   }
 
   // The lines of the user's messages, which the chart shows.
@@ -802,39 +810,6 @@ const STATES = [
   ["k-masked", "pale: masked, a line is sent in place of its content"], ["k-summarized", "hatched in the colour of summaries: summarized, a summary took its place"],
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
-
-// What is shown until the history is there: the shape of the page, and how much is read.
-class Progress {
-  constructor(source, root) {
-    this.source = source;
-    this.bar = el("progress", { "aria-label": "Events read" });
-    this.words = el("p", { class: "soft", role: "status" }, "Reading …");
-    root.replaceChildren(el("header", {}, el("h1", {}, source.id ? said(source.id) : "foldlog")), el("main", { class: "starting" }, this.words, this.bar, ...Array.from({ length: 8 }, () => el("div", { class: "waiting" }))));
-    if (source.progress) this.next();
-  }
-
-  next() {
-    this.timer = setTimeout(() => this.ask(), 250);
-  }
-
-  async ask() {
-    try {
-      const { done, total } = await this.source.progress();
-      if (this.ended) return;
-      this.bar.max = total;
-      if (done) this.bar.value = done;
-      this.words.textContent = done ? `Reading ${grouped(done)} of ${grouped(total)} events` : `Opening ${grouped(total)} events`;
-    } catch {
-      return; // the answer that is waited for says why
-    }
-    this.next();
-  }
-
-  end() {
-    this.ended = true;
-    clearTimeout(this.timer);
-  }
-}
 
 // A page that says why there is no other one, and the ways on.
 function failure(error, isServed = true) {

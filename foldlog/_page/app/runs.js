@@ -465,7 +465,7 @@ function marked(text, highlights) {
 }
 
 // The tokens of the prompts of a run as an area; a line at each fall, which is a condensation.
-function sparkline(context) {
+export function sparkline(context) {
   const node = el("span", { class: "spark", "aria-hidden": true });
   if (context.length < 2) return node;
   const most = Math.max(...context, 1);
@@ -486,7 +486,7 @@ function sparkline(context) {
 export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
 
 const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
-const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
+export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
 const rowOfRun = () => (phone.matches ? 118 : 52);
 
 // The part of an id that people name it by.

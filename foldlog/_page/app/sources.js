@@ -157,6 +157,14 @@ export class Server {
     return (await this.ask("dropped")).condensations;
   }
 
+  async models() {
+    return (await this.ask("models")).models;
+  }
+
+  opening() {
+    return this.ask("opening");
+  }
+
   async notes() {
     return (await this.ask("notes")).notes;
   }
