@@ -38,8 +38,6 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
-"""The format whose condensations name ids of the source."""
-
 
 class Quote(NamedTuple):
     """A condensation or an event of a companion that may quote a redacted event. ``redacted``: it is erased too."""

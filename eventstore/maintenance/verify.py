@@ -284,23 +284,18 @@ class Check:
         except CorruptEvent:  # its mark is of another state: then only encrypted rows are read
             codec = RowCodec(found.id, database.data_key(found))
         self.codec = codec
-        self.salt = found.salt if codec.data_key is None else codec.data_key.salt
-        """The salt of the conversation; empty where it is lost, so that nothing proves its heads."""
-        if not self.salt:
-            self.findings.append(of_all("its salt is lost, so nothing proves its heads"))
+        self._salt = found.salt if codec.data_key is None else codec.data_key.salt
         self._database, self._found, self._stop = database, found, stop
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
-        self._head = first_head(found, self.salt) if self.salt else None
+        self._head: bytes | None = first_head(found, self._salt)
         """The head before the next row. None where it is unknown."""
         if found.parent is not None:
             parent, first = found.parent, found.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
-            self._head = rows[0].head if rows and self.salt else None
+            self._head = rows[0].head if rows else None
             counts = [(row.shown_before + row.shown, row.structural_before + row.structural) for row in rows]
             self._counts = counts[0] if counts else None
-        self._is_proved = False
-        """Whether some row follows the one before it by this salt."""
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
         """What receipts say: the hashes by redacted event."""
@@ -311,8 +306,6 @@ class Check:
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
-            if not self._is_proved and self.salt:
-                self._prove(decoded)
             misfits = self._misfits(page)
             for place, row in enumerate(decoded):
                 self._take(row, is_misfit=place in misfits)
@@ -348,23 +341,6 @@ class Check:
             if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
         }
 
-    def _prove(self, rows: Sequence[Row]) -> None:
-        """Give up the salt where rows could follow one another by it, and none does."""
-        after, head, is_tested = self._next, self._head, False
-        for row in rows:
-            if row.encoding == DAMAGED:
-                head = None
-                continue
-            if row.id == after and head is not None:
-                if link_of(head, self.salt, row) == row.head:
-                    self._is_proved = True
-                    return
-                is_tested = True
-            after, head = row.id + 1, row.head
-        if is_tested:
-            self.findings.append(of_all("its salt was changed, or all of its events were: nothing proves its heads"))
-            self.salt, self._head = b"", None
-
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
         """Check the next row, plain. ``is_misfit``: its columns say something else than its ``meta``."""
         _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
@@ -381,7 +357,7 @@ class Check:
         head = proof[:HEAD_BYTES]
         if self.published and self.published.get(event_id + 1) == head:
             del self.published[event_id + 1]
-        if self._head is not None and link_of(self._head, self.salt, row) != head:
+        if self._head is not None and link_of(self._head, self._salt, row) != head:
             self._find(event_id, _STRAY)
         elif is_misfit:
             self._find(event_id, _MISFIT, sound=True)
@@ -393,7 +369,7 @@ class Check:
             if problem_of_redaction is not None:
                 self._find(event_id, problem_of_redaction)
         self._next, self._counts = event_id + 1, (before + shown, turns + structural)
-        self._head = head if self.salt else None
+        self._head = head
 
     def _miss(self, until: int) -> None:
         """Find the rows from the next one on missing."""

@@ -92,8 +92,6 @@ class Reader(ABC):
             return "" if newest is None else str(newest)
         if name == "trackings":
             return json.dumps([(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")])
-        if name in ("redactions", "redacted"):
-            return json.dumps([(number, as_text(conversation)) for number, conversation in self._ask(name)])
         if name == "key_ids":
             # A damaged one names a key too: that none is in use would let plain text be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
@@ -719,8 +717,7 @@ class Recorder(ABC):
         ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``key_ids``, the
         names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``, the position of a
         projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs
-        of texts;
-        ``redactions``, another text after each redaction; ``redacted``, so the keys and ids of redacted conversations.
+        of texts.
 
         Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
         to poll.

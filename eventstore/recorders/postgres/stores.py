@@ -80,8 +80,6 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
             "abouts",
             "recalled_anywhere",
             "records_of",
-            "redacted",
-            "redactions",
             "figures_to_count",
             "figures_between",
             "figures_of",

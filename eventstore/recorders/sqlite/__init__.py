@@ -12,7 +12,6 @@
     schema        whose file it is, and bringing it up to date
     maintenance   copy, rewrite and check the file as a whole, and positions in a copy of it; replacing: make a
                   new file, and put it in the place of another
-    readable      copies the rows that SQLite can read of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file
 

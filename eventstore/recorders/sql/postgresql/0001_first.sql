@@ -57,7 +57,6 @@ CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 
 CREATE INDEX conversations_erased ON {schema}.conversations (key) WHERE erased_at IS NOT NULL;
 CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
-CREATE INDEX conversations_redacted ON {schema}.conversations (redactions) WHERE redactions IS NOT NULL;
 
 -- position is (number of the transaction << 20) + place in it. That of a staged row is null: its place in the order is
 -- said by publications. The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0

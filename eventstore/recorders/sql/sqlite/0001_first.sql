@@ -38,7 +38,6 @@ CREATE UNIQUE INDEX conversations_by_id ON conversations (id) WHERE visible;
 CREATE INDEX conversations_by_position ON conversations (first_position) WHERE first_position IS NOT NULL;
 CREATE INDEX conversations_by_parent ON conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON conversations (key_id) WHERE visible AND key_id IS NOT NULL;
-CREATE INDEX conversations_redacted ON conversations (redactions) WHERE redactions IS NOT NULL;
 
 -- Rows of a staged import have negative positions; their place in the order is the conversation's first_position + id.
 -- The rows of conversation -k are the ledger of conversation k: what changed it after the fact. Those of 0 are the store's.

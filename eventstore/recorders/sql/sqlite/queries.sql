@@ -417,15 +417,6 @@ WITH RECURSIVE used (key_id) AS (
 )
 SELECT key_id FROM used WHERE key_id IS NOT NULL
 
--- A number that only increases: a tombstone keeps its redactions, and a staged conversation has none yet.
--- name: redactions
-SELECT coalesce(sum(redactions), 0), NULL FROM conversations
-WHERE redactions IS NOT NULL AND (visible OR erased_at IS NOT NULL)
-
--- name: redacted
-SELECT key, id FROM conversations
-WHERE redactions IS NOT NULL AND visible AND erased_at IS NULL ORDER BY created_at, key
-
 -- name: trackings
 SELECT application, max(notification_id) FROM tracking GROUP BY application ORDER BY application
 
