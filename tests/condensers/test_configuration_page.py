@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
@@ -49,17 +50,33 @@ def renewed(text: str) -> str:
     return text
 
 
+HEAD = "| parameter | | default | |\n|---|---|---|---|\n"
+
+
 def strategy_tables() -> str:
-    shown = []
-    for strategy in map(strategy_of, list_strategies()):
-        also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
-        lines = [f"**`{strategy.type}`**{also}. {strategy.description}", ""]
-        if strategy.parameters:
-            lines += ["| parameter | | default | |", "|---|---|---|---|"]
-            lines += [row(parameter) for parameter in strategy.parameters]
-            lines += [""]
-        shown.append("\n".join(lines))
-    return "\n" + "\n".join(shown) + "\n"
+    """Each parameter that is the same in several strategies in one table, then each strategy with the names of these."""
+    strategies = [strategy_of(name) for name in list_strategies()]
+    uses = Counter((row(parameter), parameter.name) for strategy in strategies for parameter in strategy.parameters)
+    rows_of_a_name = Counter(name for _, name in uses)
+    shared = [line for (line, name), times in uses.items() if times > 1 and rows_of_a_name[name] == 1]
+    return "\n".join(
+        [
+            "\nSeveral strategies have these parameters:\n",
+            HEAD + "\n".join(shared) + "\n",
+            *(described(strategy, shared) for strategy in strategies),
+            "",
+        ]
+    )
+
+
+def described(strategy, shared) -> str:
+    also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
+    text = f"**`{strategy.type}`**{also}. {strategy.description}"
+    names = [f"`{parameter.name}`" for parameter in strategy.parameters if row(parameter) in shared]
+    if names:
+        text += f" It has {', '.join(names)} of the table above."
+    own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
+    return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
 
 
 def row(parameter) -> str:
