@@ -54,7 +54,7 @@ HEAD = "| parameter | | default | |\n|---|---|---|---|\n"
 
 
 def strategy_tables() -> str:
-    """Each parameter that is the same in several strategies in one table, then each strategy with the names of these."""
+    """Parameters that are the same in several strategies in one table, then each strategy with the others."""
     strategies = [strategy_of(name) for name in list_strategies()]
     uses = Counter((row(parameter), parameter.name) for strategy in strategies for parameter in strategy.parameters)
     rows_of_a_name = Counter(name for _, name in uses)
