@@ -172,13 +172,14 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 class SearchTerms:
     """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
 
-    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there is no word.
+    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there is no word, unless
+    that stands for every text.
     """
 
-    def __init__(self, words: str, *, every: bool = True) -> None:
+    def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
         terms = [(quoted or word).rstrip("*").strip() for quoted, _, word in _TERM.findall(check_text("words", words))]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
-        if not terms:
+        if not terms and not may_be_none:
             raise InvalidArgument(f"there is no word to search for in {words!r}")
         expressions = [r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms]
         self._every = all if every else any
@@ -203,8 +204,8 @@ class _Wanted:
     """What an event must have: all the words, and what was chosen beside them."""
 
     def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
-        self.words = SearchTerms(words)
         self._kinds = narrowed(kind_words(kinds))
+        self.words = SearchTerms(words, may_be_none=not words and bool(self._kinds))
         self._since = None if since is None else check_time("since", since)
         self._until = None if until is None else check_time("until", until)
 
@@ -226,7 +227,7 @@ class _Wanted:
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the part of a text around the first word that was found, and where the words are in it."""
-        start = max(0, min(self.words.places_in(text)) - _BEFORE)
+        start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""

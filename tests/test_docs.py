@@ -56,13 +56,15 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     assert (tried.failed, tried.attempted > 60) == (0, True)
 
 
-def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name, count", [("COMMAND.md", 30), ("how-to/questions.md", 12)])
+def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")
     shutil.copy(ROOT / "foldlog/sample/tidewatch.jsonl", tmp_path)
-    guide = (ROOT / "docs/COMMAND.md").read_text()
+    exec("".join(_blocks(ROOT / "docs" / name)), {})
+    guide = (ROOT / "docs" / name).read_text()
     shown = re.findall(r"^\$ foldlog (.*)\n((?:(?!\$ |```).*\n)*)", guide, re.MULTILINE)
-    assert len(shown) > 30
+    assert len(shown) > count
     same = doctest.OutputChecker().check_output
     for typed, expected in shown:
         monkeypatch.setattr(sys, "argv", ["foldlog", *shlex.split(typed)])

@@ -14,7 +14,7 @@ from zlib import compress
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, KeyRing, Message, _copies
+from foldlog import Annotation, CondensationAction, KeyRing, Message, Observation, _copies
 from foldlog._maintenance import holds_plain_events
 from foldlog._reports.audit_database import update
 from foldlog.errors import InvalidArgument
@@ -839,9 +839,18 @@ def test_a_search_says_that_more_events_have_the_words(foldlog):
         histories["c"].append([Message(source="user", content="passed") for _ in range(3)])
     for limit, more in ((2, True), (3, False)):
         ran = foldlog("search", "passed", "-n", limit)
-        assert (f"the {limit} newest are shown, and more events have all these words" in ran.err) is more
+        assert (f"the {limit} newest are shown, and there are more" in ran.err) is more
         found = foldlog("search", "passed", "-n", limit, "--json").document
         assert (len(found["hits"]), found["more"]) == (limit, more)
+
+
+def test_a_search_without_words_finds_all_events_of_a_kind(foldlog):
+    failed = [Observation(content=text, call_id=text, is_error=True) for text in ("no such file", "", "denied")]
+    with api.open("foldlog.db") as histories:
+        histories["c"].append([Message(source="user", content="passed"), *failed])
+    found = foldlog("search", "--kind", "error", "--json").document
+    assert [(hit["event"], hit["snippet"]) for hit in found["hits"]] == [(3, "denied"), (2, ""), (1, "no such file")]
+    assert "name the words to search for" in foldlog("search").err
 
 
 _KILLED = """

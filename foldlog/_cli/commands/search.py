@@ -42,7 +42,8 @@ def run(
     """Search the texts of all conversations, the newest first.
 
     An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not 'prune'. The page of
-    a conversation finds parts of words too. Exit status 1 if no event is found.
+    a conversation finds parts of words too. Without words, --kind error finds all errors. Exit status 1 if no event is
+    found.
 
     There is no index: the stored records and events are read, some 400 MB a second, until there are enough hits, and
     without --all for at most some seconds.
@@ -50,8 +51,9 @@ def run(
     Example: foldlog search "flaky test" --kind observation
     """
     wanted = selection(kinds, since=since, until=until)
-    if not words:
-        raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
+    if not words and not kinds:
+        raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"', or a kind: --kind error")
+    words = words or []
     line = _line(words)
     with open_existing(db) as store, terminal.working("searching"):
         conversation = None if within is None else resolved(store, within)
@@ -83,7 +85,7 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
     if len(found.hits) > limit:
-        terminal.note(f"the {limit:,} newest are shown, and more events have all these words: -n N shows more")
+        terminal.note(f"the {limit:,} newest are shown, and there are more: -n N shows more")
     elif found.read < found.conversations:
         terminal.note(f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the others")
 
