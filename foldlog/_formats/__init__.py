@@ -11,7 +11,7 @@ usage.py       calls of models, and how events tell them; imported_calls.py: tho
 encoding.py    events to records: those that are stored, and others; export_notes.py: what an export leaves out
 json_text.py   JSON text to values
 files/         paths to records
-detection.py   the format of a history; lookalikes.py: what is refused by its name
+detection.py   the format of a history
 members.py     the content of a View while records are read or written; repeats.py: records that come again
 pairs.py       the calls of a reply together, and their results; places.py: which events are of one record
 tips.py        where a fork of a branch begins, and what it lacks; replacing.py: events that a source has again

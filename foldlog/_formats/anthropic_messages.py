@@ -258,6 +258,7 @@ FORMAT = Format(
     ),
     expected="a message with content and the 'role' of a user or an assistant",
     time=lambda record: (time_at(record.get("ts"), 1000), None),
+    looks_like="openai-chat",
     dialect="anthropic",
     decoder=AnthropicDecoder,
     encoder=_Encoder,

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
 from foldlog._formats.usage import IN_REPLIES, ToldUsage
 from foldlog.eventstore import Event, EventStoreError
@@ -161,8 +160,8 @@ class Format:
     A new format of ours is a file or a folder beside this one with its object in ``FORMAT``, and one line in
     ``registry.py``. It says
 
-    how it is recognized   ``matches``: what only its records have, by more than one field; see ``detection.py``. Delete
-                           its row in ``lookalikes.py``. Files that hold no JSON values in a row: ``files``
+    how it is recognized   ``matches``: what only its records have, by more than one field; see ``detection.py``. Files
+                           that hold no JSON values in a row: ``files``
     how it is counted      ``skeleton``: what lists and figures need of a record, and what stays of a redacted one
     how it is read         ``decoder``: a record becomes at least one event, an ``Annotation`` if no model reads it.
                            Compactions are condensations, branches are retractions. The record is kept without its help
@@ -174,7 +173,11 @@ class Format:
     ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it is stored. It has no
                       white space, does not begin with ``-``, and is not ``auto``
     ``matches``       whether a JSON value has what only records of this format have
-    ``looks_like``    the name of another format whose records may be of this one: they are where another record is
+    ``refuses``       whether a JSON value is a record of another program that could pass for one of this format: a
+                      history with one is of no format unless the user names it
+    ``looks_like``    the name of another format whose records may be of this one: they are where another record is,
+                      and none is ``own`` to the other format
+    ``own``           whether a record that matches is of this format even where another one ``looks_like`` it
     ``accepts``       whether a JSON value can pass for a record where the user names this format: ``decoder`` refuses
                       others, and a stored record stays in the place of one
     ``expected``      a record in words, for the message about a value that is refused
@@ -222,6 +225,8 @@ class Format:
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     files: FileReader | None = None
     looks_like: str = ""
+    own: Callable[[Any], bool] = lambda record: False
+    refuses: Callable[[Any], bool] = lambda record: False
     note: str = ""
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None
@@ -248,12 +253,11 @@ class Format:
 class Recognize(NamedTuple):
     """Recognizes histories: those of one format, or of any.
 
-    ``format_of``    returns the format of a history by its first records: one of ours, one that foldlog cannot import,
-                     or None
+    ``format_of``    returns the format of a history by its first records, or None
     ``reader_of``    returns the format whose ``files`` reads a file, by its first bytes, or a folder
-    ``nothing``      says of a file that it holds none
+    ``nothing``      says of a file with these first records that it holds no history, and what they are
     """
 
-    format_of: Callable[[Iterable[Any]], Format | Lookalike | None]
+    format_of: Callable[[Iterable[Any]], Format | None]
     reader_of: Callable[[Path, bytes], Format | None]
-    nothing: str
+    nothing: Callable[[Iterable[Any]], str]

@@ -422,6 +422,7 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
+    refuses=lambda record: within(record, "type") == "qwen",
     expected="a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo",
     decoder=GeminiDecoder,
     conversation=first_named(session_in),

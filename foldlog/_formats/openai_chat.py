@@ -29,7 +29,6 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.json_text import bytes_of
-from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown, with_exit_code
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import (
@@ -75,6 +74,35 @@ def accepts(record: Any) -> bool:
     return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
 
 
+_PARTS = frozenset(
+    (
+        *("text", "refusal", "image_url", "image", "input_audio", "audio_url", "video_url", "file", "document"),
+        *("input_text", "output_text", "input_image", "input_file", "thinking", "reasoning"),
+    )
+)
+"""Types of parts that messages of a chat have, with servers and tools of several makers."""
+
+
+def parts_of_others(record: Any) -> list[str]:
+    """Return the types of the parts of a message that no chat has: those of other programs, such as calls in parts."""
+    if not _has_role(record) or is_message_of_anthropic(record):
+        return []
+    kinds = [kind_of(part) for part in dicts_in(record.get("content"))]
+    return sorted({kind or "none" for kind in kinds if kind not in _PARTS})
+
+
+def _is_of_another(record: Any) -> bool:
+    """Return whether a message has a role, parts or an id that no chat message has."""
+    is_message = _has_role(record) and "content" in record
+    return is_message and (not accepts(record) or "messageId" in record or bool(parts_of_others(record)))
+
+
+def _calls_or_answers(record: Any) -> bool:
+    """Return whether a message calls or answers in OpenAI's form."""
+    has_calls = type(record.get("tool_calls")) is list or type(record.get("function_call")) is dict
+    return has_calls or record["role"] in ("tool", "function")
+
+
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     """Return the answer and the usage in the ``response`` of a log of one call, and the usage in SWE-agent's ``info``.
 
@@ -110,8 +138,6 @@ def alike(one: Any, other: Any) -> bool:
 
 # -- messages to events -----------------------------------------------------------------------------------------------
 
-_PARTS = frozenset((None, "text", "image_url", "input_audio", "file", "refusal"))
-
 
 class OpenAIChatDecoder(FollowingDecoder):
     """Messages of one history to events: one, or one for each call that a message makes or answers."""
@@ -128,11 +154,10 @@ class OpenAIChatDecoder(FollowingDecoder):
         super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))
-        foreign = lookalike_of_record(record, NAME) if is_odd and not is_message_of_anthropic(record) else None
-        if foreign is not None:
+        if kinds := parts_of_others(record):
             self.options.findings.append(
-                f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
+                f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message has; it is kept, and "
+                f"calls and results in it are not shown"
             )
         extra = dict_or_empty(record.get("extra"))
         if record["role"] == "assistant":
@@ -220,6 +245,8 @@ FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
+    refuses=_is_of_another,
+    own=_calls_or_answers,
     expected=EXPECTED,
     dialect="openai",
     decoder=OpenAIChatDecoder,

@@ -174,6 +174,7 @@ FORMAT = Format(
     expected="an item with a text under 'type' or 'role'",
     decoder=ResponsesDecoder,
     encoder=_Encoder,
+    looks_like="openai-chat",
     beside=beside,
     source_id=lambda record: None if kind_of(record) == "item_reference" else within(record, "id"),
     time=None,

@@ -65,7 +65,10 @@ def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_mess
     assert "1 conversation " in foldlog("store", "copy", "my.db", "new.db").out
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         connection.execute("CREATE TABLE messages (text)")
-    assert "theirs.db: is a SQLite database; docs/how-to/migrating.md says" in foldlog("import", "theirs.db").err
+    assert (
+        "theirs.db: is a SQLite database with the tables messages; docs/how-to/migrating.md says"
+        in foldlog("import", "theirs.db").err
+    )
 
 
 def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog, five_messages):

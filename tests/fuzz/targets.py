@@ -44,7 +44,7 @@ from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, decode, encode
-from tests.foldlog.formats.test_lookalikes import mixture
+from tests.foldlog.formats.test_detection import mixture
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
 
 __all__ = ["TARGETS", "Target", "warm_up"]

@@ -41,6 +41,8 @@ def _matches(record: Any) -> bool:
     """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
     if not accepts(record) or record["type"] not in _TYPES or not any(key in record for key in _KEYS):
         return False
+    if "session_id" in record and "sessionId" not in record:  # what the program prints for others
+        return False
     if record["type"] in ("user", "assistant"):
         message = record.get("message")
         return type(message) is dict and "parts" not in message  # Qwen Code has these

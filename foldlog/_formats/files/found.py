@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
-from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import ImportFinding, RecordReader
 from foldlog.eventstore import Event, EventStoreError
 
@@ -97,16 +96,3 @@ class NotAHistory(EventStoreError, ValueError):
     def __init__(self, path: Path, why: str, *, foreign: bool = False, repeats: bool = False) -> None:
         super().__init__(f"{path!s:.1000}: {why}")
         self.path, self.why, self.foreign, self.repeats = path, why, foreign, repeats
-
-
-def supported(path: Path, format: Format | Lookalike | None) -> Format | None:
-    """Return ``format``. Raises ``NotAHistory`` where it is one that foldlog cannot import."""
-    if isinstance(format, Lookalike):
-        raise NotAHistory(path, what_it_is(format), repeats=format.repeats)
-    return format
-
-
-def what_it_is(other: Lookalike) -> str:
-    """Return what a file is, as the end of a sentence."""
-    of = "" if other.name.startswith(("a ", "an ", "the ")) else "a history of "
-    return f"is {of}{other.name}, which foldlog cannot import{other.hint}"

@@ -22,12 +22,11 @@ from typing import Any
 
 from foldlog._compressed import ZSTD
 from foldlog._formats.files.documents import DocumentRecords, array_in, document_in, document_of, elements, text_of
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
+from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines, Placed, object_in, on_lines, record_in, rows_in
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
-from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused, text_or_none
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
@@ -49,6 +48,11 @@ _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
 _EMPTY = "is empty; import it again when its program has written to it"
 _NOT_JSON = "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's program writes"
+_REQUEST = {"system", "messages"}
+_IS_REQUEST = (
+    'holds a system prompt beside the messages; write it as the first message, {"role": "system", "content": …}, and '
+    "import the list"
+)
 _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
@@ -80,7 +84,8 @@ def histories(
 
 def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"") -> Iterator[Found] | None:
     """Return the histories of a file or folder that a format reads by itself; None where no format does, or where the
-    first records are of none, or of one for whose records they cannot pass.
+    first records are of none, or of one for whose records they cannot pass. Raises ``NotAHistory`` for records of
+    another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -90,7 +95,9 @@ def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"")
         passed.append(one)
         first += islice((it.value for it in one.records if it.problem is None), LOOK_AT - len(first))
     is_one = 2 * sum(map(format.accepts, first)) >= len(first)
-    if first and not (supported(path, recognize.format_of(first)) and is_one):
+    if any(map(format.refuses, first)):
+        raise NotAHistory(path, recognize.nothing(first), foreign=True)
+    if first and not (is_one and recognize.format_of(first)):
         return None
     names = Names(root, path, folder=path.is_dir())
     return (
@@ -110,15 +117,13 @@ def _beginning(path: Path) -> bytes:
     return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8) if path.is_file() else b""
 
 
-def _told_by(path: Path, begin: bytes) -> str:
-    other = lookalike_of_text(begin)
-    if begin.startswith(SQLITE):
-        if is_store(path):
-            return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
-        tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        if (other := lookalike_of_tables(tables)) is None:
-            return "is a SQLite database; docs/how-to/migrating.md says how to import what other libraries keep"
-    return "" if other is None else what_it_is(other)
+def _database_at(path: Path) -> str:
+    """Say which database a file is."""
+    if is_store(path):
+        return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
+    tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    named = f" with the tables {', '.join(tables):.200}" if tables else ""
+    return f"is a SQLite database{named}; docs/how-to/migrating.md says how to import what other libraries keep"
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
@@ -229,8 +234,8 @@ class _File:
             return self._in_rows(JsonLines(self._path, is_packed=True))
         if begin.startswith(_MAGIC):
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
-        if why := _told_by(self._path, begin):
-            raise NotAHistory(self._path, why)
+        if begin.startswith(SQLITE):
+            raise NotAHistory(self._path, _database_at(self._path))
         return self._in_rows(JsonLines(self._path)) if self._is_lines(begin) else self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
@@ -242,14 +247,15 @@ class _File:
         """Yield the history whose records these lines are, or that in each line."""
         format = self._recognize.format_of(row.value for row in _first_of(lines) if row.problem is None)
         if format is not None:
-            yield from self._of_records(lines, format)
+            yield self._of_records(lines, format)
         elif any(map(self._holds_history, _first_of(lines))):
             yield from (self._history_in(row, row.line) for row in lines)
         elif self._path.stat().st_size == 0:
             raise NotAHistory(self._path, _EMPTY)
         else:
             problem = next((f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), "")
-            raise NotAHistory(self._path, problem or self._recognize.nothing, foreign=not problem)
+            first = (row.value for row in _first_of(lines))
+            raise NotAHistory(self._path, problem or self._recognize.nothing(first), foreign=not problem)
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
         begin = next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"").removeprefix(BOM_UTF8).lstrip()
@@ -268,44 +274,41 @@ class _File:
             raise NotAHistory(self._path, str(error)) from error
         first = rows[:LOOK_AT]
         if (format := self._recognize.format_of(row.value for row in first)) is not None:
-            yield from self._of_records(DocumentRecords(text, rows), format)
+            yield self._of_records(DocumentRecords(text, rows), format)
         elif any(map(self._holds_history, first)):
             yield from (self._history_in(row, place) for place, row in enumerate(rows))
         else:
-            raise NotAHistory(
-                self._path, self._recognize.nothing if rows else _EMPTY, repeats=not rows, foreign=bool(rows)
-            )
+            why = self._recognize.nothing(row.value for row in first) if rows else _EMPTY
+            raise NotAHistory(self._path, why, repeats=not rows, foreign=bool(rows))
 
-    def _of_records(self, reader: RecordReader, recognized: Format | Lookalike | None) -> Iterator[Found]:
-        format = supported(self._path, recognized)
-        if format is not None:
-            name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
-            yield Found(name, format, self._path, reader)
+    def _of_records(self, reader: RecordReader, format: Format) -> Found:
+        name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
+        return Found(name, format, self._path, reader)
 
     def _in_object(self, document: Located) -> Found:
         value = document.value
         if (found := self._container(document, "", self._names)) is not None:
             return found
         whole = DocumentRecords(text_of(document.text), [document])
-        for one in self._of_records(whole, self._recognize.format_of((value,))):
-            return one
+        if (format := self._recognize.format_of((value,))) is not None:
+            return self._of_records(whole, format)
         held = [value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list]
         if held and not any(held):
             raise NotAHistory(self._path, _EMPTY, repeats=True)
-        raise NotAHistory(self._path, self._recognize.nothing, foreign=True)
+        raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
         """Return the history in an object that also holds other things: an answer, metrics, a task, a patch. None where
-        it holds none. Raises ``NotAHistory`` for one that cannot be imported.
+        it holds none. Raises ``NotAHistory`` for a request to a model, which has its system prompt beside the messages.
         """
         value = holder.value
-        if (other := lookalike_of_document(value)) is not None:
-            raise NotAHistory(self._path, what_it_is(other))
+        if value.keys() >= _REQUEST:
+            raise NotAHistory(self._path, _IS_REQUEST)
         for key in CONTAINER_KEYS:
             records = value.get(key)
             if type(records) is not list:
                 continue
-            format = supported(self._path, self._recognize.format_of(records))
+            format = self._recognize.format_of(records)
             if format is None:
                 continue
             answer, usage = format.beside(value, records)
@@ -341,7 +344,7 @@ class _File:
 
     def _in_list(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
         """Return the history in an array of records in one row."""
-        format = supported(self._path, self._recognize.format_of(row.value))
+        format = self._recognize.format_of(row.value)
         if format is None:
             return ImportFinding(row.place, "no history in it")
         text = text_of(row.text)

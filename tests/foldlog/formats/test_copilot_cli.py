@@ -27,7 +27,7 @@ def test_the_index_of_sessions_and_other_logs_are_refused(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "session-store.db")) as database:
         for table in ("sessions", "turns"):
             database.execute(f"CREATE TABLE {table} (id)")
-    with pytest.raises(NotAHistory, match="import its folder session-state"):
+    with pytest.raises(NotAHistory, match="is a SQLite database with the tables sessions, turns;"):
         histories_at(tmp_path / "session-store.db")
     log = [{"type": "user.message", "data": {"content": "hi"}, "id": str(number)} for number in range(3)]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in log))

@@ -330,14 +330,14 @@ def test_a_sub_agent_names_the_session_that_started_it():
     assert read(session(parentID="ses_0", title=""), asked(1))[0].meta == {"parent": "ses_0"}
 
 
-def test_one_file_of_a_storage_and_another_database_are_refused_by_name(tmp_path):
+def test_one_file_of_a_storage_and_another_database_say_what_they_are(tmp_path):
     (tmp_path / "msg_1.json").write_text(json.dumps(MESSAGES[0]["info"]))
-    with pytest.raises(NotAHistory, match="import its folder storage"):
+    with pytest.raises(NotAHistory, match="but an object with 'id', "):
         histories_at(tmp_path / "msg_1.json")
     with closing(sqlite3.connect(tmp_path / "o.db")) as other:
         for table in ("session", "message", "part"):
             other.execute(f"CREATE TABLE {table} (id)")
-    with pytest.raises(NotAHistory, match="is a SQLite database"):
+    with pytest.raises(NotAHistory, match="is a SQLite database with the tables session, message, part;"):
         histories_at(tmp_path / "o.db")
 
 

@@ -292,9 +292,9 @@ def test_a_file_without_a_history_says_what_it_is(write):
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
         ([b"[" * 100_000], "nested deeper than 480 levels"),
         ([b"[]"], "is empty; import it again when its program has written to it"),
-        ([b"{}"], "holds no event of a format that is known here; if you know its format, name it with --format"),
+        ([b"{}"], "holds no event of a format that is known here, but an object; if you know its format, name it with"),
         ([b'{"messages": []}'], "is empty; import it again when its program has written to it"),
-        ([[1, "a", {}]], "holds no event of a format that is known here"),
+        ([[1, "a", {}]], "holds no event of a format that is known here, but a number; if"),
     ):
         path = write("a.json", *content)
         assert refusal(path).startswith(f"{path}: {why}")

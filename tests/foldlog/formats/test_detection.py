@@ -1,9 +1,10 @@
-"""Histories of agents that foldlog cannot import are refused by their names, however much they look like another's."""
+"""The format of a history is found by its records. Those of other programs are refused, however alike they look."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 
 from foldlog._archive.importing import Import
 from foldlog._formats.registry import format_named
+from foldlog.eventstore import Message
 from foldlog.formats import FORMATS, NotAHistory, detect
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at
@@ -54,40 +56,52 @@ def lines(path, records):
     return path
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_a_lookalike_is_refused_by_its_name_in_every_container(name, tmp_path):
+NOTHING = "holds no event of a format that is known here, but an object with"
+NAME_IT = "if you know its format, name it with --format"
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [("AI SDK", "'role', 'content' and parts of the type 'tool-call'"), ("Goose", "'working_dir', 'description', ")],
+)
+def test_a_history_of_another_program_is_refused_with_what_it_holds_in_every_container(name, found, tmp_path):
     records = FOREIGN[name]
     array, holder = tmp_path / "b.json", tmp_path / "c.json"
     array.write_text(json.dumps(records))
     holder.write_text(json.dumps({"model": "m", "messages": records}))
-    for path in (lines(tmp_path / "a.jsonl", records), array, holder):
-        with pytest.raises(NotAHistory, match=f": is a history of {name}, which foldlog cannot import"):
+    for path in (lines(tmp_path / "a.jsonl", records), array):
+        with pytest.raises(NotAHistory, match=f": {NOTHING} {found}") as refused:
             histories_at(path)
-    with pytest.raises(ValueError, match=f"are of {name}, which foldlog cannot import"):
+        assert str(refused.value).endswith(NAME_IT)
+    with pytest.raises(NotAHistory, match=f"{NOTHING} 'model', 'messages'; {NAME_IT}"):
+        histories_at(holder)
+    with pytest.raises(ValueError, match="these records are of no format that is known here"):
         detect(records)
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_among_other_files_a_lookalike_is_a_finding(name, tmp_path):
-    lines(tmp_path / "a.jsonl", FOREIGN[name])
-    lines(tmp_path / "b.jsonl", [{"messages": FOREIGN[name]}, {"messages": [ASKED]}])
+def test_among_other_files_it_is_left_out_and_among_histories_a_finding(tmp_path):
+    lines(tmp_path / "a.jsonl", AI_SDK)
+    lines(tmp_path / "b.jsonl", [{"messages": AI_SDK}, {"messages": [ASKED]}])
     lines(tmp_path / "c.jsonl", [ASKED, TEXT])
     with new_store() as store:
         imports = Import(store, [tmp_path])
         assert [one.conversation.split("/")[-1] for one in imports] == ["b:2", "c"]
-    problem = f"is a history of {name}, which foldlog cannot import"
-    assert [finding.problem.startswith(problem) for finding in imports.findings] == [True, True]
-    assert [finding.place.split("/")[-1] for finding in imports.findings] == ["a.jsonl", "b.jsonl:1"]
+    assert [(finding.place.split("/")[-1], finding.problem) for finding in imports.findings] == [
+        ("b.jsonl:1", "no history in it")
+    ]
 
 
-@pytest.mark.parametrize(
-    "records, named",
-    [(AI_SDK, "openai-chat"), (GOOSE, "openai-chat"), (RESPONSES, "openai-chat")]
-    + [(UNKNOWN * 2, format) for format in ("auto", "openai-chat", "openai-responses")],
-)
-def test_naming_the_format_that_a_lookalike_looks_like_does_not_help(records, named, tmp_path):
-    with pytest.raises(NotAHistory, match="which foldlog cannot import"):
-        histories_at(lines(tmp_path / "a.jsonl", records), named)
+@pytest.mark.parametrize("name", ["AI SDK", "Goose"])
+def test_a_user_who_names_the_format_gets_its_messages_and_what_is_odd_in_them(name, tmp_path):
+    (history,) = histories_at(lines(tmp_path / "a.jsonl", FOREIGN[name]), "openai-chat")
+    assert "how far is it?" in [event.content for event in history.events if isinstance(event, Message)]
+    assert any("parts of the type 'tool" in finding for finding in history.findings)
+
+
+@pytest.mark.parametrize("format", ["auto", "openai-chat", "openai-responses"])
+def test_a_chat_of_roles_that_are_not_known_is_refused(format, tmp_path):
+    with pytest.raises(NotAHistory, match="holds no event of"):
+        histories_at(lines(tmp_path / "a.jsonl", UNKNOWN * 2), format)
 
 
 def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path):
@@ -95,18 +109,21 @@ def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path)
     assert detect(records) == detect(RESPONSES) == "openai-responses"
     (history,) = histories_at(lines(tmp_path / "a.jsonl", records))
     assert history.format == "openai-responses"
-    with pytest.raises(NotAHistory, match=r"as a chat; name the format: --format openai-responses, or codex"):
-        histories_at(tmp_path / "a.jsonl", "openai-chat")
+    (history,) = histories_at(tmp_path / "a.jsonl", "openai-chat")
+    assert [finding.partition(": ")[2] for finding in history.findings] == [
+        "expected a chat message with a text under 'role', found another object"
+    ] * 3
 
 
-@pytest.mark.parametrize("name", ["AI SDK", "Goose"])
-def test_a_message_of_a_lookalike_far_into_a_chat_is_a_finding(name, tmp_path):
+@pytest.mark.parametrize("name, kind", [("AI SDK", "tool-result"), ("Goose", "toolRequest")])
+def test_a_message_of_another_program_far_into_a_chat_is_a_finding(name, kind, tmp_path):
     foreign = next(record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list)
     (history,) = histories_at(lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign]))
     assert len(history.events) == 61
     (finding,) = history.findings
     assert finding.endswith(
-        f"a.jsonl:61: is a message of {name}; it is kept, and calls and results in it are not shown"
+        f"a.jsonl:61: has parts of the type {kind!r}, which no chat message has; it is kept, and calls and results in "
+        f"it are not shown"
     )
 
 
@@ -119,7 +136,7 @@ def test_a_message_of_a_role_that_is_not_known_is_a_finding(format, tmp_path):
     ]
 
 
-def test_chats_and_sessions_are_no_lookalikes():
+def test_chats_and_sessions_are_of_their_formats():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -170,52 +187,47 @@ SHAPES = {
     "Zed": [{"User": {"id": "a", "content": [{"Text": "hi"}]}}, {"Agent": {"content": []}}],
     "a file of requests for a batch": [{"custom_id": "a", "params": {"messages": [ASKED]}}],
     "the output of opencode run --format json": [{"type": "text", "sessionID": "s", "part": {"messageID": "m"}}],
+    "the output of claude --output-format stream-json": [
+        {"type": "system", "subtype": "init", "session_id": "s", "uuid": "a", "cwd": "/w"},
+        {"type": "assistant", "message": {"role": "assistant", "content": []}, "session_id": "s", "uuid": "b"},
+    ],
     "an export of OpenCode 2": [
         {"id": "m", "type": "user", "text": "hi", "time": {"created": 1}},
         {"id": "n", "type": "assistant", "time": {"created": 2}, "model": {"providerID": "p"}, "content": []},
-    ],
-    "the output of pi --mode json": [
-        {"type": "session", "version": 3, "id": "s", "timestamp": "2026-03-01T10:00:00.000Z", "cwd": "/w"},
-        {"type": "agent_start"},
-    ],
-    "the output of gemini --output-format stream-json": [
-        {"type": "init", "session_id": "s", "model": "m"},
-        *[{"type": "message", "timestamp": "2026", "role": "user", "content": "hi"}] * 2,
     ],
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_row_recognizes_its_records(name, tmp_path):
-    with pytest.raises(NotAHistory) as refused:
+def test_records_of_other_programs_are_of_no_format(name, tmp_path):
+    with pytest.raises(NotAHistory, match=f": {NOTHING} '.*; {NAME_IT}"):
         histories_at(lines(tmp_path / "a.jsonl", SHAPES[name]))
-    assert f"{name}, which foldlog cannot import; " in str(refused.value)
 
 
-def test_documents_databases_and_texts_are_refused_by_their_names_too(tmp_path):
+def test_documents_databases_and_texts_say_what_they_are(tmp_path):
     copilot, aider, request = tmp_path / "c.json", tmp_path / "a.md", tmp_path / "r.json"
     request.write_text(json.dumps({"system": "You measure.", "messages": [ASKED, TEXT]}))
     copilot.write_text(json.dumps({"requests": [], "responderUsername": "copilot"}))
     aider.write_text("TO LLM 2026-03-01T10:00:00\n-------\n")
-    for name, tables in ("o", "sessions messages files"), ("h", "schema_version sessions messages messages_fts"):
-        with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.db")) as database:
-            for table in tables.split():
-                database.execute(f"CREATE TABLE {table} (id)")
-    (tmp_path / "s.md").write_text("<!-- Generated by SpecStory -->\n\n# a\n")
-    named = {copilot: "Copilot Chat", aider: "the log of requests of aider"}
-    named |= {tmp_path / "o.db": "Crush", tmp_path / "h.db": "Hermes"}
-    named[tmp_path / "s.md"] = "a history of SpecStory"
-    qwen, deepseek = tmp_path / "q.json", tmp_path / "d.json"
+    with contextlib.closing(sqlite3.connect(tmp_path / "o.db")) as database:
+        for table in ("sessions", "messages", "files"):
+            database.execute(f"CREATE TABLE {table} (id)")
     said = {"id": "a", "timestamp": "2026-03-01T10:00:00.000Z"}
     session = {"sessionId": "s", "projectHash": "h", "startTime": said["timestamp"], "lastUpdated": said["timestamp"]}
     told = [{**said, "type": "user", "content": "hi"}, {**said, "type": "qwen", "content": "yo"}]
-    qwen.write_text(json.dumps({**session, "messages": told}))
+    (qwen := tmp_path / "q.json").write_text(json.dumps({**session, "messages": told}))
     node = {"id": "1", "parent": None, "message": {"fragments": [{"type": "REQUEST", "content": "hi"}]}}
-    deepseek.write_text(json.dumps([{"id": "c", "title": "t", "updated_at": "2026", "mapping": {"1": node}}]))
-    named |= {qwen: "Qwen Code of 2025", deepseek: "DeepSeek"}
-    named[request] = "a request to a model, with its system prompt beside the messages"
-    for path, name in named.items():
-        with pytest.raises(NotAHistory, match=f"{name}, which foldlog cannot import"):
+    (deepseek := tmp_path / "d.json").write_text(json.dumps([{"id": "c", "title": "t", "mapping": {"1": node}}]))
+    named = {
+        copilot: "an object with 'requests', 'responderUsername'; if you know",
+        aider: "holds neither a JSON object nor an array",
+        tmp_path / "o.db": "is a SQLite database with the tables sessions, messages, files; docs/how-to",
+        qwen: "an object with 'id', 'timestamp', 'type', 'content'",
+        deepseek: "an object with 'id', 'title', 'mapping'",
+        request: "holds a system prompt beside the messages; write it as the first message",
+    }
+    for path, what in named.items():
+        with pytest.raises(NotAHistory, match=re.escape(what)):
             histories_at(path)
 
 
