@@ -167,7 +167,7 @@ class LineReading(_Findings):
                     if len(record) >= RECORD_SIZE_MAX:
                         raise UnreadableJson(TOO_LONG)
                     add(record, hashed)
-                except (msgspec.DecodeError, UnreadableJson, RecursionError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson, RecursionError) as error:
                     if stop == len(data) and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
@@ -231,7 +231,7 @@ class WholeReading(_Findings):
                     raise UnreadableJson(TOO_LONG)
                 add(record, hash_of(record))
                 return record
-            except (msgspec.DecodeError, UnreadableJson) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
                 problem = _problem(error)
         self.find(located.place, problem)
         return None

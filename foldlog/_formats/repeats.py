@@ -6,7 +6,8 @@ from array import array
 from datetime import UTC, datetime
 from typing import Any
 
-from foldlog._formats.json_text import bytes_of
+from foldlog._formats.json_text import TOO_DEEP, bytes_of
+from foldlog._formats.record import NotAnEvent
 from foldlog.eventstore import Annotation, Event
 
 REPEATED = "repeated record"
@@ -64,8 +65,13 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that equal records have in this process, and no others."""
-    return hash(bytes_of(record))
+    """Return a number that equal records have in this process, and no others. Raises ``NotAnEvent`` for one that is
+    nested too deep.
+    """
+    try:
+        return hash(bytes_of(record))
+    except RecursionError:
+        raise NotAnEvent(TOO_DEEP) from None
 
 
 def is_repeated(event: Event) -> bool:

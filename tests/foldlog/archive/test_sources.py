@@ -247,3 +247,13 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(
         monkeypatch.undo()
         assert version == store.version(name) >= len(lines) - 2
         assert [each.findings for each in verify(store) if each.findings] == []
+
+
+def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines: list[bytes], path: Path) -> None:
+    broken = lines[1].replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80').replace(b'": "', b'": "\xed\xa0\x80')
+    assert b"\xed" in broken
+    path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
+    with new_store() as store:
+        importing = Import(store, [path])
+        assert [type(one) for one in importing] == [Imported]
+        assert any("not JSON" in finding or "UTF-8" in finding for finding in importing.findings)

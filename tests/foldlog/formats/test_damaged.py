@@ -8,7 +8,9 @@ from itertools import product
 import pytest
 
 from foldlog._archive.importing import Failed, Import
+from foldlog._formats.json_text import TOO_DEEP
 from foldlog._formats.registry import format_named
+from foldlog.formats import decode
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import records_in
 from tests.foldlog.records import records_of
@@ -124,3 +126,12 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
                 name: told for name, told in whole.items() if name != f"c{number}"
             }
             assert findings or damaged == {**document[number], "chat_messages": []}  # in which nothing was said
+
+
+def test_a_record_that_is_nested_too_deep_is_a_finding():
+    (first, *_), deep = corpus("atif"), None
+    for _ in range(5_000):
+        deep = [deep]
+    findings = []
+    assert list(decode([{**first, "message": deep}], "atif", findings=findings.append)) == []
+    assert [finding.problem for finding in findings] == [TOO_DEEP]
