@@ -185,6 +185,8 @@ class LineReading(_Findings):
 
 
 def _problem(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
     return str(error) if isinstance(error, UnreadableJson) else f"not JSON: {error}"
 
 

@@ -254,6 +254,5 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines: lis
     assert b"\xed" in broken
     path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
     with new_store() as store:
-        importing = Import(store, [path])
-        assert [type(one) for one in importing] == [Imported]
-        assert any("not JSON" in finding or "UTF-8" in finding for finding in importing.findings)
+        one = imported(store, path)
+        assert (one.added, [finding.problem for finding in one.findings]) == (len(lines) - 1, ["not UTF-8"])
