@@ -105,7 +105,7 @@ def test_files_that_were_read_and_files_that_were_changed():
         pair(4, "Write", file_path="/w/d.py", content="x"),
         pair(5, "read", path="/w/a.py"),
     )
-    assert section(text, "Read and searched") == ["/w/b.py", "/w/a.py"]
+    assert section(text, "Read, searched and printed") == ["/w/b.py", "/w/a.py"]
     assert section(text, "Files changed") == ["/w/c.py: edited", "/w/d.py: written"]
 
 
@@ -160,7 +160,7 @@ def test_a_line_ends_with_the_event_that_says_it():
         message("On it.", "agent"),  # 11
     )
     assert lines(text, "Asked by the user") == ["fix it [0]"]
-    assert lines(text, "Read and searched") == ["/w/a.py [2]"]
+    assert lines(text, "Read, searched and printed") == ["/w/a.py [2]"]
     assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} → done [6]']
     assert lines(text, "Commands run") == ["`git pull` → exit 0: done [8]", "`make` → exit 2: no rule [10]"]
@@ -378,6 +378,53 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
     assert built[1:] == [f"the agent said: {report}"], "the report of the turn takes its place"
 
 
+def test_tasks_that_are_made_and_changed_one_by_one():
+    make = [
+        pair(n, "TaskCreate", f"Task #{n} created successfully: sew {n}", subject=f"sew {n}", activeForm="x")
+        for n in (1, 2)
+    ]
+    text = digest(*make, pair(3, "TaskUpdate", "Updated task #2 status", taskId="2", status="completed"))
+    assert section(text, "Tasks") == ["[pending] 1: sew 1", "[completed] 2: sew 2"]
+    assert section(text, "Built so far") == ["task done: 2: sew 2"]
+    assert "Other calls" not in text
+
+
+def test_an_editor_that_names_its_file_only_in_the_result():
+    shown = "[File: /w/kite.py (9 lines total)]\n1:tail = 0\n"
+    text = digest(
+        pair(
+            1,
+            "edit",
+            f"Text replaced. Edit the file again if necessary.\n{shown}",
+            search="tail = 1",
+            replace="tail = 0",
+        ),
+        message("Now the wind.\n<command>\nedit 1:1\nwind = 2\nend_of_edit\n</command>", "agent"),
+        message(f"{shown.replace('kite', 'wind')}File updated. Please review the changes", "environment"),
+        pair(
+            2,
+            "edit",
+            f"Your proposed edit has a syntax error.\n{shown.replace('kite', 'rain')}",
+            search="a",
+            replace="b",
+        ),
+    )
+    assert section(text, "Files changed") == ["/w/kite.py: edited", "/w/wind.py: edited"]
+
+
+def test_a_file_that_a_command_names_from_a_folder_is_the_file_that_is_known():
+    text = digest(
+        pair(1, "Edit", file_path="/w/src/kite.py", old_string="a", new_string="b"),
+        ran(2, "git checkout -- src/kite.py", 0),
+        ran(3, "cat > a.md <<'A'\none line\nA\ncat > b.md <<'B'\nanother\nB", 0),
+    )
+    assert section(text, "Files changed") == [
+        "/w/src/kite.py: edited, restored by git",
+        "a.md: written",
+        "b.md: written",
+    ]
+
+
 # --- names ---
 
 
@@ -389,35 +436,47 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
             2, "Read", "  7→rain = depot.load(42)\n\\nsnow_fall = 3\n    at node:internal/a_b:1:2", file_path="/w/a.py"
         ),
     )
-    assert lines(text, "Lines with names") == [
-        "…def flyHigh(wind_speed) | src/wind.py:3 [2]",
-        "rain = depot.load(42) | snow_fall = 3 [4]",
+    assert lines(text, "Read, searched and printed") == [
+        "`rg fly src/`: …def flyHigh(wind_speed) | src/wind.py:3 [2]",
+        "/w/a.py: rain = depot.load(42) | snow_fall = 3 [4]",
     ]
 
 
 def test_a_sentence_around_a_name_is_whole_or_a_mark_shows_the_cut():
     whole = "A KiteDepot cannot join tables without keys between them."
     read = f"Note: read on. {whole} See below.\n" + "if wind: kite_tail = depot.load(rain) + depot.keep(rain, snow)"
-    (line,) = lines(digest(pair(1, "Read", read, file_path="/w/a.md")), "Lines with names")
+    (line,) = lines(digest(pair(1, "Read", read, file_path="/w/a.md")), "Read, searched and printed")
     code = "if wind: kite_tail = … kite_tail = depot.load(rain) + … + depot.keep(rain, snow)"
-    assert line == f"…{whole}… | {code} [1]"
+    assert line == f"/w/a.md: …{whole}… | {code} [1]"
 
 
 _MADE = r"(?:found/|used_)\w+"
 
 
-def test_names_take_a_quarter_where_others_need_room_and_those_that_other_lines_have_are_not_repeated():
-    results = [pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n}") for n in range(80)]
-    text = digest(message("look"), *results)
-    others, _, names = text.partition("\n\n## Lines with names\n")
-    assert "left out)" in others
-    assert 0.2 * len(text) < len(names) <= 0.25 * len(text)
-    assert len(text) > LENGTH - 300
-    known = set(re.findall(_MADE, others))
-    for words in re.split(r" \| | \[\d+\]\n- ", names):
-        new = set(re.findall(_MADE, words))
-        assert new - known
-        known |= new
+def test_names_take_a_quarter_and_those_that_other_lines_have_are_not_repeated():
+    results = [
+        pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n} at used_more_{n}")
+        for n in range(80)
+    ]
+    for events in ([message("look"), *results], [message("look at kite_tail and wind/a_1"), *results[:1]]):
+        text = digest(*events)
+        others, _, names = text.partition("\n\n## Lines with names\n")
+        read = section(text, "Read, searched and printed")
+        assert len(names) <= 0.25 * len(text)
+        known = set(re.findall(_MADE, others.partition("\n\n## Read")[0]))
+        for words in "\n".join([*read, names]).split(" | "):
+            new = set(re.findall(_MADE, words.rpartition(": ")[2]))
+            assert new - known or not new
+            known |= new
+
+
+def test_what_a_runtime_wrote_before_the_first_request_is_not_the_first_message():
+    context = message("<environment_context>\n  <cwd>/w</cwd>\n</environment_context>")
+    work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
+    for begin, head in (([context], 2), ([], 1), ([context, context], 3)):
+        view = viewed(*begin, message("mend the kite"), *work)
+        shown = after(view, DigestCondenser(max_size=30).condense(view))
+        assert [event.id < 0 for event in shown].index(True) == head
 
 
 # --- one digest after the other ---
@@ -703,7 +762,7 @@ def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     silent = json.dumps({"output": "", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
     failed = json.dumps({"output": "sed: no such file\n", "metadata": {"exit_code": 2}})
     text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
-    assert section(text, "Read and searched") == ["`rg kite` → exit 1: no output"]
+    assert section(text, "Read, searched and printed") == ["`rg kite` → exit 1: no output"]
     assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2: sed: no such file"]
     assert section(text, "Errors without a later success") == ["`sed -i s/a/b/ x` → sed: no such file"]
     assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
@@ -806,6 +865,10 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
         ("Mend it:\n" + "if a: b.must(never) { 'x' }\n" * 30, []),
         ("不要碰 a.py", ["不要碰 a.py"]),
         ("whatever works, nevertheless", []),
+        ("I don't want the old wing.", ["I don't want the old wing."]),
+        ("let's keep the red tail", ["let's keep the red tail"]),
+        ("We want it light (avoid glue if you can)", ["We want it light (avoid glue if you can)"]),
+        ("While I don't have the glue, stop. I want a tail. My kite, I don't remember which.", []),
     ],
 )
 def test_what_holds_for_good_is_an_order(text, orders):
@@ -860,7 +923,7 @@ def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(w
 )
 def test_a_command_that_only_reads_can_be_run_again(command, reads):
     assert only_reads(command) == reads
-    assert section(digest(ran(1, command, 0)), "Read and searched" if reads else "Commands run") != []
+    assert section(digest(ran(1, command, 0)), "Read, searched and printed" if reads else "Commands run") != []
 
 
 def test_names_are_paths_and_identifiers_and_no_numbers_styles_or_frames():

@@ -27,9 +27,10 @@ from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.models.limits import window_in
 from foldlog.condensers.strategies.digest.fold import Digest as Digest
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
+from foldlog.condensers.strategies.digest.words import of_user
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
-from foldlog.eventstore import Event, Retraction
-from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept
+from foldlog.eventstore import Event, Message, Retraction
+from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 
 _LENGTH_MIN = 500
 """The least ``max_length`` that a user may set."""
@@ -99,6 +100,15 @@ class DigestCondenser(SummarizingCondenser):
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 
+    def _head(self, view: View) -> int:
+        """Return the number of events at the beginning that stay. What a runtime wrote before the user's first words
+        does not count as the first message.
+        """
+        head = super()._head(view)
+        while 0 < head < len(view) and _is_context(view.events[head - 1]):
+            head += 1
+        return head
+
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
         """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and takes more room."""
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
@@ -111,6 +121,11 @@ def default_condenser(
     condenses by size, by tokens and on request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
+
+
+def _is_context(event: Event) -> bool:
+    """Return whether an event is a message under the user's name without a word of the user."""
+    return isinstance(event, Message) and event.source == "user" and not of_user(words_of(event.content)).asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def changes_by(command: str) -> Iterator[FileChange]:
         if words[:1] == ["cd"] and len(words) > 1:
             directory = join(directory, words[1])
             continue
-        written = first_line(documents[0]) if documents else ""
+        written = first_line(documents[0]) if len(documents) == 1 else ""
         changes = [FileChange(target, "written", written) for target in simple.targets]
         for change in (*changes, *_changed(words)):
             path = change.path if isabs(change.path) or change.path[1:2] == ":" else join(directory, change.path)

@@ -46,7 +46,7 @@ class Section(StrEnum):
     RAN = "Commands run"
     CALLED = "Other calls"
     SAID = "Said by the agent"
-    READ = "Read and searched"
+    READ = "Read, searched and printed"
     SHOWN = "Shown by the environment"
     EARLIER = "Earlier summary"
     NAMES = "Lines with names"
@@ -64,9 +64,9 @@ class Deed(NamedTuple):
 class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing.
 
-    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the like, and ``commit``
-    git's line about a commit. It is not ``proven`` where the output comes later, that of the ``process`` with this id
-    when the agent asks for it.
+    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the like, ``commit``
+    git's line about a commit, and ``edited`` the open file, which SWE-agent's calls do not name. It is not ``proven``
+    where the output comes later, that of the ``process`` with this id when the agent asks for it.
     """
 
     failed: bool = False
@@ -75,6 +75,7 @@ class CallOutcome(NamedTuple):
     last: str = ""
     link: str = ""
     commit: str = ""
+    edited: str = ""
     is_proven: bool = True
     process: str = ""
 
@@ -86,6 +87,9 @@ _NEW_TEXTS = ("new_str", "new_string", "file_text", "content", "contents", "new_
 _OLD_TEXTS = ("old_str", "old_string")
 _CHANGING = frozenset({"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"})
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
+_TASK_KEYS = frozenset({"taskId", "activeForm"})
+"""Arguments of calls that make or change one task."""
+_TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
@@ -104,6 +108,10 @@ _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
 _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 """A link to something that the agent made, as commands print it."""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
+_UPDATED = re.compile(
+    r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File: (\S+) \(",
+    re.MULTILINE,
+)
 _REFUSED_SILENTLY = re.compile(r"User rejected the action\.?|The action was rejected, and no reason was given\.")
 """What the result of a refused call says where the user said nothing."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
@@ -123,7 +131,7 @@ _RAN_MAX, _LINE_MAX = 200, 90
 
 def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     """Return what a call does, or None for a call that only says something or keeps tasks."""
-    if arguments.keys() <= {*_WORDS, *_ASIDES} or task_list(arguments) is not None:
+    if arguments.keys() <= {*_WORDS, *_ASIDES} or task_list(arguments) is not None or arguments.keys() & _TASK_KEYS:
         return None
     if patches := [text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text]:
         changes = tuple(change for text in patches for change in _patched(text))
@@ -146,7 +154,7 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     if plan := _first_text(arguments, ("plan",)):
         return Deed(Section.CALLED, f"plan: {first_line(plan).lstrip('# ').removeprefix('Plan: ')}")
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
-    return Deed(Section.CALLED, one_line(f"{tool} {readable(shown)}"))
+    return Deed(Section.READ if "pattern" in arguments else Section.CALLED, one_line(f"{tool} {readable(shown)}"))
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
@@ -210,6 +218,7 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
         error=error,
         last=error or last_line(text, checks(command)),
         link=links[-1] if links else "",
+        edited=edited[1] or edited[2] if (edited := _UPDATED.search(text)) else "",
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
 
@@ -258,6 +267,12 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
             name = one_line(f"{task['id']}: {title}" if task.get("id") else str(title))
             statuses[name] = one_line(str(task.get("status", "open")))
     return statuses
+
+
+def task_made(text: str) -> str:
+    """Return the task that a call made, as its result says it; empty if it made none."""
+    found = _TASK_MADE.match(text)
+    return one_line(f"{found[1]}: {found[2]}") if found else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:

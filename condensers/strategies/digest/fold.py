@@ -27,6 +27,7 @@ from foldlog.condensers.strategies.digest.facts import (
     process_named,
     said_in_refusal,
     task_list,
+    task_made,
     words_in_call,
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
@@ -104,11 +105,14 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """Where a name stood last: the line and its event. ``is_used``: the user or the agent wrote it."""
+    """Where a name stood last: the line, its event and what the agent ``read`` there: a file, or a command that shows
+    one. ``is_used``: the user or the agent wrote it.
+    """
 
     line: str
     event_id: int
     is_used: bool
+    read: str = ""
 
 
 class OpenError(NamedTuple):
@@ -311,6 +315,9 @@ class Digest:
             self._say(text, event.id)
         if (tasks := task_list(arguments)) is not None:
             self._take_tasks(tasks, event.id)
+        for name in self.tasks:
+            if name.startswith(f"{arguments.get('taskId')}: ") and "status" in arguments:
+                self._take_tasks({**self.tasks, name: str(arguments["status"])}, event.id)
         if process := self.late.get(process_named(arguments)):
             self._pending[event.id] = self._pending[event.call_id or event.id] = process
         else:
@@ -351,6 +358,8 @@ class Digest:
         event = self._without_late(event, command)
         text = words_of(event.content)
         outcome = outcome_of(event, command)
+        if made := task_made(text):
+            self._take_tasks({**self.tasks, made: "pending"}, event.id)
         if pending is None:
             if outcome.error:
                 self._open(one_line(event.tool), "", outcome, event.id)
@@ -417,9 +426,10 @@ class Digest:
             words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
             self._put(Section.BUILT, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
-        for change in call.deed.changes:
+        edited = [FileChange(outcome.edited, "edited")] if outcome.edited else []
+        for change in (*call.deed.changes, *edited):
             gone = [path for path in self.files if change.deed == "deleted" and is_within(path, change.path)]
-            for path in dict.fromkeys((*gone, change.path)):
+            for path in dict.fromkeys((*gone, self._known_path(change.path))):
                 before = self.files.pop(path, ChangedFile({}, "", call.event_id))
                 deed = change.deed + how
                 others = {name: times for name, times in before.deeds.items() if name != deed}
@@ -427,6 +437,11 @@ class Digest:
                 self.files[path] = ChangedFile(deeds, self._line_of(change, call.event_id), call.event_id)
                 if _PLANS not in path:
                     self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
+
+    def _known_path(self, path: str) -> str:
+        """Return the path under which a file is known, if a command names it from a folder."""
+        known = [whole for whole in self.files if whole.endswith(f"/{path}")] if "/" in path else []
+        return known[0] if len(known) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
         """Return what a change made of a file: a line of the new text, or which edit it takes back."""
@@ -483,7 +498,7 @@ class Digest:
         """Remember the names in an event: what the agent and the user wrote, files in results, and code that was
         read.
         """
-        is_used, texts, is_code = True, list[str](), True
+        is_used, texts, is_code, read = True, list[str](), True, ""
         match event:
             case Action():
                 texts = [words_of(event.thought), *texts_in(arguments_of(event))]
@@ -491,14 +506,18 @@ class Digest:
                 is_used, texts = event.source != "environment", [words_of(event.content)]
             case Observation():
                 pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
-                is_code = pending is not None and pending.deed.section is Section.READ
                 is_used, texts = False, [unwrapped(words_of(event.content))[0]]
+                read = (
+                    one_line(pending.deed.text, 100) if pending and pending.deed.section is not Section.CHANGED else ""
+                )
+                is_code = pending is not None and pending.deed.section is Section.READ
         for text in texts:
             for name, line in names_in(text):
                 before = self.names.get(name)
                 if before or is_code or is_file(name):
                     self.names.pop(name, None)
-                    self.names[name] = NamePlace(line, event.id, is_used or (before is not None and before.is_used))
+                    is_known = before is not None and before.is_used
+                    self.names[name] = NamePlace(line, event.id, is_used or is_known, read)
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
 

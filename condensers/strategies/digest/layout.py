@@ -31,7 +31,7 @@ SHARES: Mapping[Section, float] = {
     Section.SHOWN: 0.02,
 }
 """The share of a digest that is reserved for a section, the most important section first."""
-_NAMES_SHARE = 0.245
+_NAMES_SHARE = 0.28
 """The part of a digest that is kept for names with the words around them: they get more only where the other sections
 leave room.
 """
@@ -97,7 +97,14 @@ def text_of(digest: Digest, max_length: int) -> str:
     most = room - len(body)
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
-    return title + body + _named(names, body, most)
+    read, others = _named(names, body, most)
+    shown = {line.event_id: line for line in lines[Section.READ] if _with_id(line) in texts[Section.READ]} | read
+    left_out = sum(line.event_id not in shown for line in lines[Section.READ])
+    if shown:
+        texts[Section.READ] = _listed(Section.READ, [shown[event_id] for event_id in sorted(shown)], left_out)
+    if others:
+        texts[Section.NAMES] = _listed(Section.NAMES, others)
+    return title + "".join(texts.values())
 
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
@@ -174,24 +181,32 @@ def _with_id(line: DigestLine) -> str:
     return line.text if line.event_id < 0 else f"{line.text} [{line.event_id}]"
 
 
-def _named(names: Sequence[tuple[str, NamePlace]], body: str, room: int) -> str:
+def _named(
+    names: Sequence[tuple[str, NamePlace]], body: str, room: int
+) -> tuple[dict[int, DigestLine], list[DigestLine]]:
     """Return the words around the first of ``names`` that fit and that ``body`` does not have, in one line for each
-    event.
+    event: those in what was read, after its name, and others, which get at most a third of the length of ``body``.
     """
     known = _words(body)
-    by_event: dict[int, list[str]] = {}
-    room -= len(_listed(Section.NAMES, ()))
+    by_event: dict[tuple[int, str], list[str]] = {}
+    room -= len(_listed(Section.NAMES, ())) + len(_listed(Section.READ, ()))
+    room_of_others = len(body) // 3 - len(_listed(Section.NAMES, ()))
     for name, stood in names:
-        if name in known:
+        place = stood.event_id, stood.read
+        size = len(stood.line) + (len(_BETWEEN) if place in by_event else _ID_LENGTH + len(stood.read))
+        if name in known or (size > room_of_others and not stood.read):
             continue
-        room -= len(stood.line) + (len(_BETWEEN) if stood.event_id in by_event else _ID_LENGTH)
+        room -= size
         if room < 0:
             break
+        room_of_others -= 0 if stood.read else size
         known |= _words(stood.line)
-        by_event.setdefault(stood.event_id, []).append(stood.line)
-    joined = ((_BETWEEN.join(lines), event_id) for event_id, lines in sorted(by_event.items()))
-    grouped = [DigestLine(text.replace(_CUT_TWICE, f" {CUT} "), event_id) for text, event_id in joined]
-    return _listed(Section.NAMES, grouped) if grouped else ""
+        by_event.setdefault(place, []).append(stood.line)
+    joined = [
+        (*place, _BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} ")) for place, lines in sorted(by_event.items())
+    ]
+    of_read = {event_id: DigestLine(f"{read}: {text}", event_id) for event_id, read, text in joined if read}
+    return of_read, [DigestLine(text, event_id) for event_id, read, text in joined if not read]
 
 
 def _newness(stood: NamePlace) -> int:
