@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,19 +101,6 @@ def test_the_content_goes_and_the_rest_of_the_event_stays(store: Store):
     assert [getattr(event, "content", None) for event in after[:4]] == ["[redacted]", None, "[redacted]", "harmless"]
     assert after[3] == before[3]
     assert problems(store) == []
-
-
-def test_a_recorder_tells_which_conversations_have_redacted_events_and_when_there_are_more(store: Store):
-    tell, told = store.database.recorder.value, list[str]()
-    store.append("d", TURN, expected_version=0)
-    for change in ({}, {"event_id": 0}, {"event_id": 1}, {"event_id": 0, "conversation": "d"}):
-        if change:
-            redacted(store, **change)
-        told.append(tell("redactions"))
-    assert sorted({*told}) == told
-    assert [name for _, name in json.loads(tell("redacted"))] == ["c", "d"]
-    erase(store, "c", reason="asked to")
-    assert ([name for _, name in json.loads(tell("redacted"))], tell("redactions")) == (["d"], told[-1])
 
 
 def rows_of(store: Store, reader: Reader) -> list[object]:
