@@ -44,7 +44,7 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
     """
     wanted = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
     starts = (companion(each, "") for each in wanted)
-    begun = ((start, row) for start in starts for row in beginning_with(start, store.conversations))
+    begun = ((start, row) for start in starts for row in _beginning_with(store, start))
     found = {row.id: row for start, row in begun if "/" not in row.id.removeprefix(start).replace(_OWN, "")}
     return [row for row in found.values() if row.id not in wanted]
 
@@ -67,9 +67,14 @@ def sub_agents(store: Store, conversation: str) -> list[str]:
     """
     return [
         row.id
-        for row in beginning_with(f"{conversation}/", store.conversations)
+        for row in _beginning_with(store, f"{conversation}/")
         if row.erased_at is None and not companion_of(row.id) and _is_begun_by_another(store, row.id)
     ]
+
+
+def _beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
+    if store.database.recorder.query(lambda reader: reader.has_beginning(start)):
+        yield from beginning_with(start, store.conversations)
 
 
 def _is_begun_by_another(store: Store, conversation: str) -> bool:

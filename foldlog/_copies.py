@@ -71,9 +71,11 @@ def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str
     """Note the files from which conversations were imported, before these are erased: nothing else names the files from
     then on. Return the names that are new.
     """
-    of, position = json.dumps([*conversations], ensure_ascii=False), store.database.last_position
-    names = (f"{_source_kind(path)} of {of} {path}" for path in dict.fromkeys(paths))
-    known = {*read_models(store)}
+    of = json.dumps([*conversations], ensure_ascii=False)
+    names = [f"{_source_kind(path)} of {of} {path}" for path in dict.fromkeys(paths)]
+    if not names:
+        return []
+    position, known = store.database.last_position, {*read_models(store)}
     new = [name for name in names if name not in known]
     for name in new:
         confirm(store, name, position)

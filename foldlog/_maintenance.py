@@ -378,7 +378,7 @@ def erased(
                 names = holders(store, names, {each.id}, sources.get(each.id, ()))
             yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
-        cleared(store)
+        _clear(store)
 
 
 def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
@@ -391,8 +391,12 @@ def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
 
 def cleared(store: Store) -> bool:
     """Clear the tables of a server, once for all that is gone. Return whether bytes are pending."""
-    purge(store.database.recorder, "what was erased is gone for every reader")
+    _clear(store)
     return store.database.bytes_pending
+
+
+def _clear(store: Store) -> None:
+    purge(store.database.recorder, "what was erased is gone for every reader")
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:

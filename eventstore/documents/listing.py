@@ -20,7 +20,7 @@ from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import ATTRIBUTES
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, Late
 from foldlog.eventstore.log.keys import key_missing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import from_microseconds
@@ -105,13 +105,14 @@ def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Mapping[int,
     except (ValueError, InvalidArgument):  # it is damaged, and made again
         after = at = 0
     is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
-    if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
+    if is_young and not recorder.query(lambda reader: reader.to_list_again(_AGAIN)):
         return at, {}
-    moment, until = database.data_version(), database.last_position
+    moment = database.data_version()
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    told, left, late = database.late
+    told, until, left, late = database.late
     if told != moment:
-        left = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
+        until, left = recorder.query(lambda reader: reader.touched(after, least))
+        left = sorted(left)
     touched = left
     while left and recorder.offer(partial(_list_some, database=database, touched=left[:_AT_ONCE])):
         left = left[_AT_ONCE:]
@@ -119,7 +120,7 @@ def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Mapping[int,
         newest = recorder.query(lambda reader: [_newest(database, reader, key, 0) for key, _ in left])
         ours = [_as_listed(*each) for each in newest if each is not None]
         late = {one.key: one for one in sorted(ours, key=attrgetter("at", "key"), reverse=True)}
-    database.late = (moment, left, late) if left else (None, (), {})
+    database.late = Late(moment, until, left, late) if left else Late(None, 0, (), {})
     if not left and (touched or until != after or not at):
         recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
     return now, late if left else {}

@@ -62,6 +62,17 @@ class Left(NamedTuple):
         return self.rows[grown:]
 
 
+class Late(NamedTuple):
+    """The conversations that a list could not write: the ``data_version`` at which it was so, the position up to which
+    it looked, their keys and versions, and what it read of them.
+    """
+
+    moment: int | None
+    until: int
+    left: Sequence[tuple[int, int]]
+    read: Mapping[int, ListedConversation]
+
+
 class Database:
     """A recorder, how this process writes rows to it, and the codecs of its conversations. Thread-safe."""
 
@@ -77,8 +88,8 @@ class Database:
         self._is_contended = False
         """On a server: whether others wrote to that conversation since. Then the next append asks."""
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
-        self.late: tuple[int | None, Sequence[tuple[int, int]], Mapping[int, ListedConversation]] = None, (), {}
-        """At which ``data_version`` a list could not write which conversations, and what it read of these."""
+        self.late = Late(None, 0, (), {})
+        """What the last list could not write."""
 
     @property
     def uuid(self) -> str:

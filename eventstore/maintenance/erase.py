@@ -25,7 +25,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import DISCARDED, Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Conversation, Erasure
+from foldlog.eventstore.recorders.types import Conversation, Erasure, Unfinished
 from foldlog.eventstore.sources.moving import leave_alone
 from foldlog.eventstore.store import Store
 
@@ -95,14 +95,20 @@ def erase(
             break
     if complete:
         purge(recorder, _DONE.format(conversation))
-    unconfirmed = recorder.query(partial(_unconfirmed, key=found.key))
-    return listed(found, bytes_pending=database.bytes_pending, unconfirmed=unconfirmed)
+    unconfirmed, is_pending = recorder.query(partial(_what_remains, key=found.key))
+    return listed(found, bytes_pending=is_pending, unconfirmed=unconfirmed)
+
+
+def _unfinished_beside(reader: Reader, conversation: str) -> Sequence[Unfinished]:
+    """Return what is unfinished in the store of a conversation."""
+    reader.conversation(conversation)
+    return reader.unfinished()
 
 
 def _delete_rows(database: Database, conversation: str) -> None:
     """Complete erasures, and what else is unfinished on this conversation."""
     try:
-        for each in database.recorder.query(lambda reader: reader.unfinished()):
+        for each in database.recorder.query(partial(_unfinished_beside, conversation=conversation)):
             if each.operation == ERASE or each.conversation == conversation:
                 finish(database, each)
     except FAILURES as error:
@@ -143,11 +149,14 @@ def _mark(
     return enter_erasure(transaction, found, erasure), ()
 
 
-def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
-    """Return the read models that have not come to the erasure of the conversation with this key."""
+def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
+    """Return the read models that have not come to the erasure of the conversation with this key, and whether bytes of
+    deleted rows may still be in its store.
+    """
     found = reader.conversation(key)
     position = None if found is None or found.erasure is None else found.erasure.position
-    return () if position is None else behind(reader, position)
+    is_pending = reader.value("bytes_pending") != ""
+    return () if position is None else behind(reader, position), is_pending
 
 
 # -- forks that go on alone -------------------------------------------------------------------------------------------

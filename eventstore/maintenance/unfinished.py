@@ -35,7 +35,7 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The moments of the last purges of each recorder."""
+"""The moments at which each recorder vacuumed a store last."""
 
 
 class Met(Exception):
@@ -88,7 +88,10 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
     """
     try:
         if recorder.on_server and _is_due(recorder):
-            recorder.compact(PATIENCE_S)
+            _note_purge(recorder, 1)
+            stores: list[int] = []
+            recorder.compact(PATIENCE_S, lambda done, of: stores.append(done))
+            _note_purge(recorder, len(stores) - 1)
     except FAILURES as error:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 
@@ -96,11 +99,11 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
 def _is_due(recorder: Recorder) -> bool:
     """Return whether this recorder may be purged: a vacuum looks at whole tables, and an erasure at a few rows."""
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
-    now = time.monotonic()
-    if len(purges) == _PURGES_MAX and now - purges[0] < _PURGES_S:
-        return False
-    purges.append(now)
-    return True
+    return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
+
+
+def _note_purge(recorder: Recorder, stores: int) -> None:
+    _purges[recorder].extend([time.monotonic()] * stores)
 
 
 def unfinished(done: str, error: Failure) -> Failure:

@@ -43,6 +43,7 @@ from foldlog.eventstore.recorders.types import (
     as_text,
     check_types,
     encodings,
+    utf8,
 )
 
 T = TypeVar("T")
@@ -238,13 +239,25 @@ class Reader(ABC):
         found = self._ask("id_from", start)
         return as_text(found[0][0]) if found else None
 
-    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
-        """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
-        them, if ``after`` is 0; and those that have to be listed again, whose version is ``least`` or more. Each comes
+    def has_beginning(self, start: str) -> bool:
+        """Return whether the id of a published conversation begins with this text. Cost: one entry of an index."""
+        after_all = utf8(start) + b"\xff"  # no id has this byte
+        return bool(self._ask("beginning", start, after_all))
+
+    def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
+        """Return the last position, and the keys of visible conversations that have an event after another position, or
+        of all, if that is 0; and of those that have to be listed again, whose version is ``least`` or more. Each comes
         with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
+
+        Call it before any other question of a read transaction.
         """
-        asked = ("touched", after_position, until_position, least) if after_position > 0 else ("all_visible",)
-        return [(key, version) for key, version in self._ask(*asked)]
+        until = int(self.value("last_position"))
+        asked = ("touched", after_position, until, least) if after_position > 0 else ("all_visible",)
+        return until, [(key, version) for key, version in self._ask(*asked)]
+
+    def to_list_again(self, least: int) -> Sequence[tuple[int, int]]:
+        """Return the keys and versions of conversations that have to be listed again, as ``touched`` does."""
+        return [(key, version) for key, version in self._ask("to_list_again", least)]
 
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int

@@ -32,6 +32,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.postgres import Stores
+from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
 from tests.said import said
@@ -138,6 +139,33 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
         for place in (5, "5", "0.0.0", after(store).upper() + "x"):
             with pytest.raises(InvalidArgument, match="position"):
                 list(store.follow(place))
+
+
+def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str):
+    with open_store(many) as store:
+        for name in ("near", elsewhere(store, "near")):
+            store.append(name, said("x"), expected_version=ANY_VERSION)
+        *_, last = store.follow()
+        assert list(store.follow(last.position)) == []
+        number = stores_of(store).home("near")
+        [ahead] = [one for one in store.follow() if one.conversation == "near"][-1:]
+        assert isinstance(last.position, Position)
+        behind = Position.of(int(last.position), last.position.moved(number, ahead.position - 1).parts)
+        assert [one.conversation for one in store.follow(behind)] == ["near"]
+
+
+def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
+    with open_store(many) as store:
+        store.append("begun \U0010ffff/+x", said("x"), expected_version=0)
+        found = {
+            start: store.database.recorder.query(lambda reader, start=start: reader.has_beginning(start))
+            for start in ("begun ", "begun \U0010ffff/+x", "begun \U0010ffff/+x ", "begun x", "beguo")
+        }
+        assert [*found.values()] == [True, True, False, False, False]
+        long = "begun " + "y" * 300
+        store.append(long + "1", said("x"), expected_version=0)
+        assert store.database.recorder.query(lambda reader: reader.has_beginning(long))
+        assert not store.database.recorder.query(lambda reader: reader.has_beginning(long + "2"))
 
 
 def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):

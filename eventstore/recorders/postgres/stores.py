@@ -45,12 +45,15 @@ T = TypeVar("T")
 _OF_COMPANION: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
+_QUESTIONS_MAX: Final = 16
 _KEYS_AT: Final = {"records": 1, "records_back": 1, "set_progress": 3, "put_place": 1, "put_refused": 1}
 """The place of a conversation's key among the parameters of a statement, where it is not the first."""
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 """A statement and its parameters."""
+Snapshots = list[list[Columns]]
+"""The snapshots of servers: while each of them is the same, nothing was committed."""
 
 
 class _Joined(NamedTuple):
@@ -102,16 +105,20 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
 }
 _TOGETHER: Final[Mapping[str, _Joined]] = {
     "ids": _Joined(itemgetter(1), limit=itemgetter(1)),
+    "beginning": _Joined(),
     "activity": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
+    "activity_with_all": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
     "to_list_again": _Joined(),
     "news": _Joined(),
+    "published_news": _Joined(),
     "unfinished": _Joined(itemgetter(1)),
-    "store_value": _Joined(),
+    "with_bytes": _Joined(),
 }
 """What all stores of a server are asked in one statement. Its rows begin with the number of a store."""
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
-    "activity": b"ORDER BY at DESC, conversation DESC LIMIT $5",
+    "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
+    "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
 """The stores are read in turn, as far as that is needed."""
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
@@ -136,7 +143,9 @@ class StoresReader(PostgresReader):
             lasts = [answer[0][0] for answer in self._each(name)]
             return str(Position.of(max(lasts), lasts))
         if name == "data_version":
-            return str(hash(tuple(answer[0][0] for answer in self._each(name))))
+            return str(hash(tuple(answer[0][0] for answer in self._of_servers(name))))
+        if name == "bytes_pending" and self._home is None:
+            return "pending" if self._together("with_bytes") else ""
         return super().value(name)
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
@@ -146,14 +155,11 @@ class StoresReader(PostgresReader):
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         after = self._stores.position(after_position)
-        snapshots = self._ask_each(
-            [server.numbers[0] for server in self._stores.servers], [("snapshot", ())] * len(self._sessions)
-        )
-        if self._stores.quiet == (after, snapshots):
+        if self._stores.nothing_since(after, snapshots := self._of_servers("snapshot")):
             return []
-        numbers = sorted(number for number, _ in self._together("news", bigints(after.parts)))
+        numbers = self._with_news(after)
         if not numbers:
-            self._stores.quiet = after, snapshots
+            self._stores.note_nothing(after, snapshots)
             return []
         starts = [after.parts[number] for number in numbers]
         blocks_after: list[_Asking] = [("publications", (start, start + 1)) for start in starts]
@@ -181,6 +187,27 @@ class StoresReader(PostgresReader):
                 return after.moved(number, found[0]), *found[1:]
         return None
 
+    def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
+        if after_position == 0:
+            last = self._stores.position(self.value("last_position"))
+            return last, [(key, version) for answer in self._each("all_visible") for key, version in answer]
+        after = until = self._stores.position(after_position)
+        question = ("touched", least, after)
+        if self._stores.nothing_since(question, snapshots := self._of_servers("snapshot")):
+            return after, []
+        numbers = self._with_news(after)
+        again = self.to_list_again(least)
+        if not numbers and not again:
+            self._stores.note_nothing(question, snapshots)
+        for number, [(last,)] in zip(
+            numbers, self._ask_each(numbers, [("last_position", ())] * len(numbers)), strict=True
+        ):
+            until = until.moved(number, last)
+        answers = self._ask_each(
+            numbers, [("touched", (after.parts[number], until.parts[number], least)) for number in numbers]
+        )
+        return until, [*{*again, *((key, version) for answer in answers for key, version in answer)}]
+
     def has_reached(self, reached: str, position: int) -> bool:
         return self._stores.tracked(reached).has_reached(position)
 
@@ -194,7 +221,7 @@ class StoresReader(PostgresReader):
 
     def with_bytes_pending(self) -> list[int]:
         """Return the numbers of the stores in which bytes of deleted rows may still be."""
-        return [number for number, _ in self._together("store_value", "bytes_pending")]
+        return [number for number, _ in self._together("with_bytes")]
 
     # -- which stores are asked ---------------------------------------------------------------------------------------
 
@@ -204,7 +231,7 @@ class StoresReader(PostgresReader):
             return joined(self._each(statement, *parameters), parameters)
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
-        if parameters in (("bytes_pending",), (None,)):
+        if statement == "beginning" or (statement in ("unfinished", "to_list_again") and self._home is None):
             return [row[1:] for row in self._together(statement, *parameters)]
         if statement == "conversations":
             return self._of_ids(*parameters)
@@ -212,10 +239,9 @@ class StoresReader(PostgresReader):
             return [(name,) for _, name, _ in self._together("ids", parameters[0], 1)]
         if statement == "listed":
             return self._listed(*parameters)
-        if statement == "touched":
-            return self._touched(*parameters)
         if statement == "store_value":
-            return self._one(0, statement, *parameters)
+            is_of_home = parameters == ("bytes_pending",)
+            return self._one(self._home or 0 if is_of_home else 0, statement, *parameters)
         if statement in _ANY_STORE:
             return self._of_server(statement, *parameters)
         key = parameters[_KEYS_AT.get(statement, 0)]
@@ -230,7 +256,7 @@ class StoresReader(PostgresReader):
         return self._one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
-        if key == 0:
+        if not key:  # it is about no conversation, or any
             return self._home or 0
         self._home = self._stores.store_of(cast(int, key))
         return self._home
@@ -251,29 +277,38 @@ class StoresReader(PostgresReader):
         return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
 
     def _listed(self, *parameters: Parameter) -> list[Columns]:
-        digests, _, _, count, _ = parameters
-        found = self._together("activity", *parameters)
-        questions: list[_Asking] = [("listed", (digests, at, key + 1, count, 1)) for _, at, key in found]
+        digests, at, key, count, limit = parameters
+        if count == 1:
+            found = self._together("activity", digests, at, key, limit)
+        else:
+            found = self._together("activity_with_all", *parameters)
+        questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in found]
         return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
 
-    def _touched(self, *parameters: Parameter) -> list[Columns]:
-        after, until, least = parameters
-        if after == until:
-            return [row[1:] for row in self._together("to_list_again", least)]
-        numbers = self._stores.numbers
-        afters, untils = (
-            given.parts if isinstance(given, Position) else (given,) * len(numbers) for given in (after, until)
-        )
-        questions = [("touched", (afters[number], untils[number], least)) for number in numbers]
-        return [row for answer in self._ask_each(numbers, questions) for row in answer]
+    def _with_news(self, after: Position) -> list[int]:
+        """Return the numbers of the stores that have events after a position."""
+        parts = bigints(after.parts)
+        news = self._together_each([("news", (parts,)), ("published_news", (parts,))])
+        return sorted({number for rows in news for number, _ in rows})
 
     def _together(self, statement: str, *parameters: Parameter) -> list[Columns]:
-        """Ask all stores of each server in one statement. Each row begins with the number of its store."""
+        return self._together_each([(statement, parameters)])[0]
+
+    def _together_each(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
+        """Ask all stores of each server each question, in one statement. A row begins with the number of its store."""
         answers = [
-            self._sessions[server].ask_each([(server.bind_together, statement, parameters)])[0]
+            self._sessions[server].ask_each([(server.bind_together, *question) for question in questions])
             for server in self._stores.servers
         ]
-        return _TOGETHER[statement](answers, parameters)
+        return [
+            _TOGETHER[statement]([answer[place] for answer in answers], parameters)
+            for place, (statement, parameters) in enumerate(questions)
+        ]
+
+    def _of_servers(self, statement: str) -> list[list[Columns]]:
+        """Ask the first store of each server what is the same for all of them; on Citus, each store."""
+        numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
+        return self._ask_each(numbers, [(statement, ())] * len(numbers))
 
     def _each(self, statement: str, *parameters: Parameter) -> list[list[Columns]]:
         numbers = self._stores.numbers
@@ -511,6 +546,11 @@ class Server(PostgresRecorder):
     def _stores(self) -> Sequence[PostgresRecorder]:
         return [*self.members.values()]
 
+    @property
+    def numbers_of_nodes(self) -> Sequence[int]:
+        """A store on each server that has some of them: with Citus that may be another one for each."""
+        return self.numbers if self._is_on_citus else self.numbers[:1]
+
     def bind_together(self, wire: Wire) -> None:
         """Bind a connection to the statements that all stores of the server are asked together."""
         if self._united is None:
@@ -520,9 +560,13 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        each = [b"(SELECT %d::bigint, q.* FROM (%b) q)" % (number, store._statements[name])
-                for number, store in self.members.items()]  # fmt: skip
-        return b"SELECT * FROM (%b) found %b" % (b" UNION ALL ".join(each), _ENDS.get(name, b""))
+        """Return the statement for all stores of this server, the number of a store in front of each row."""
+        each = [
+            b"(%b)" % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
+            for number, store in self.members.items()
+        ]
+        united = b" UNION ALL ".join(each)
+        return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name]) if name in _ENDS else united
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
         made = setup.part_made(connection, self.schema)
@@ -566,8 +610,8 @@ class Stores(Recorder):
         for number in self.numbers:
             of_address.setdefault(elsewhere.get(number, ""), []).append(number)
         self.servers: list[Server] = []
-        self.quiet: tuple[Position, list[list[Columns]]] | None = None
-        """A position after which there was nothing, and the snapshots of the servers in which that was seen."""
+        self._nothing: dict[object, Snapshots] = {}
+        """Questions that had no answer, and the snapshots of the servers in which they were asked."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in of_address.items():
@@ -602,6 +646,15 @@ class Stores(Recorder):
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
         server = self._server_of[number]
         return server, server.members[number]
+
+    def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
+        """Return whether a question had no answer, and nothing was committed since."""
+        return self._nothing.get(question) == snapshots
+
+    def note_nothing(self, question: object, snapshots: Snapshots) -> None:
+        if len(self._nothing) >= _QUESTIONS_MAX:
+            self._nothing.clear()
+        self._nothing[question] = snapshots
 
     def position(self, given: int | str) -> Position:
         """Return a position, given as such or as its text, or 0 for the beginning."""

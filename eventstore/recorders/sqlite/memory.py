@@ -95,8 +95,6 @@ class MemoryRecorder(Recorder):
                     return self._uuid
                 case "data_version":
                     return str(self._commits)
-                case "bytes_pending":
-                    return ""  # none is on a disk
             return self._reader().value(name)
 
     @property
@@ -118,12 +116,17 @@ class MemoryRecorder(Recorder):
                 self._connection = None
 
     def _reader(self) -> SQLiteReader:
-        return SQLiteReader(self._open())
+        return _MemoryReader(self._open())
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             raise StoreUnusable("this store in memory was closed, and its histories are gone with it", kind="closed")
         return self._connection
+
+
+class _MemoryReader(SQLiteReader):
+    def value(self, name: str) -> str:
+        return "" if name == "bytes_pending" else super().value(name)  # none is on a disk
 
 
 def _connect() -> sqlite3.Connection:

@@ -89,6 +89,7 @@ CREATE TABLE {schema}.publications (
     size           bigint NOT NULL
 );
 CREATE INDEX publications_by_conversation ON {schema}.publications (conversation, first_id);
+CREATE INDEX publications_by_end ON {schema}.publications ((first_position + size));
 
 -- Operations of several transactions that are not complete, with the state of each: at most one on a conversation. A
 -- negative number stands for an operation on the store.

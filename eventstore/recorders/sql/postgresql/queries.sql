@@ -157,24 +157,35 @@ SELECT id, key FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 
+-- name: beginning
+SELECT 1 FROM {schema}.conversations
+WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256)
+    AND substring(id, 1, 256) <= substring($2::bytea, 1, 256) AND id >= $1::bytea AND id < $2::bytea LIMIT 1
+
 -- name: activity
+SELECT at, conversation FROM {schema}.listed
+WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint)
+ORDER BY at DESC, conversation DESC LIMIT $4::bigint
+
+-- name: activity_with_all
 SELECT at, conversation FROM {schema}.listed d
-WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND ($4::bigint = 1 OR (
+WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (
     SELECT count(*) FROM {schema}.listed o
     WHERE o.digest = ANY ($1::bytea[]) AND o.at = d.at AND o.conversation = d.conversation
-) = $4::bigint)
+) = $4::bigint
 ORDER BY at DESC, conversation DESC LIMIT $5::bigint
 
 -- name: to_list_again
 SELECT conversation, version FROM {schema}.listing WHERE version < 0 AND version >= $1::bigint
 
 -- name: news
-SELECT 1 WHERE EXISTS (SELECT FROM {schema}.events WHERE position > ($1::bigint[])[{store} + 1])
-    OR EXISTS (
-        SELECT FROM {schema}.publications
-        WHERE first_position >= coalesce((
-                SELECT max(first_position) FROM {schema}.publications WHERE first_position <= ($1::bigint[])[{store} + 1]), 0)
-            AND first_position + size > ($1::bigint[])[{store} + 1] + 1)
+SELECT 1 FROM {schema}.events WHERE position > ($1::bigint[])[{store} + 1] ORDER BY position LIMIT 1
+
+-- name: published_news
+SELECT 1 FROM {schema}.publications WHERE first_position + size > ($1::bigint[])[{store} + 1] + 1 LIMIT 1
+
+-- name: with_bytes
+SELECT 1 FROM {schema}.facts WHERE starts_with(name, 'bytes_pending') LIMIT 1
 
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM {schema}.conversations WHERE key = $1::bigint
@@ -266,9 +277,18 @@ SELECT t.key, coalesce(l.version, -1) FROM (
     UNION SELECT conversation FROM {schema}.listing WHERE version < 0 AND version >= $3::bigint
 ) t LEFT JOIN {schema}.listing l ON l.conversation = t.key
 
--- name: listed
-SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
+-- part: listed_columns
+c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
        r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.body, r.encoding, r.checksum::bigint & 4294967295
+
+-- name: listed_one
+SELECT {listed_columns}
+FROM {schema}.listing l JOIN {schema}.conversations c ON c.key = l.conversation AND c.erased_at IS NULL
+LEFT JOIN {schema}.records r ON r.conversation = l.conversation AND r.projection = 'attributes'::bytea
+WHERE l.conversation = $1::bigint
+
+-- name: listed
+SELECT {listed_columns}
 FROM (
     SELECT * FROM {schema}.listed d
     WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (

@@ -39,6 +39,9 @@ ORDER BY c.id LIMIT ?
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
+-- name: beginning
+SELECT 1 FROM conversations WHERE visible AND id >= CAST(? AS TEXT) AND id < CAST(? AS TEXT) LIMIT 1
+
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, seed, replaces)
 VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
@@ -331,6 +334,9 @@ DELETE FROM records WHERE projection = CAST(? AS TEXT) AND conversation = ?
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL
+
+-- name: to_list_again
+SELECT conversation, version FROM listing WHERE version < 0 AND version >= ?
 
 -- name: touched
 WITH wanted (after, until, least) AS (VALUES (?, ?, ?))
