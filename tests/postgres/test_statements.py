@@ -68,7 +68,6 @@ UNBOUND = {
         "figure_sums", "figure_totals", "figure_spending", "figures_without_cost", "figures_by_day",
         "hashes_of_replies", "figures_to_compare", "figures_with_replies", "figure_replies_counted", "figure_models",
     },
-    "what tells an import that something was redacted since": {"redacted", "redactions"},
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
     "what an import finds by the place, the first record or the root of a source": {
         "places", "refused_among", "first_refused", "allow", "refuse", "family",
