@@ -143,16 +143,19 @@ class Store:
         expected_version: int,
         also: Callable[[WriteTransaction], object],
         recorded_at: int | None = None,
+        secret: bytes | None = None,
     ) -> int:
         """Append events that a source has told, with what ``also`` writes in their transaction. Return the version.
-        They are recorded now, or at ``recorded_at``, in microseconds since 1970, if no event came later.
+        They are recorded now, or at ``recorded_at``, in microseconds since 1970, if no event came later. Their salts
+        are random, or made of a ``secret``: then a copy of the source gets the same heads.
 
         Of the rules for new events, only those about the form of an event apply. The conversation may have records that
         are no events yet: these are such. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. On
         disk when it returns. Cost: the events given.
         """
         batch = [self._encode(event, finite=False) for event in events]
-        work = partial(extend, self.database, conversation, expected_version, batch, self._project, also, recorded_at)
+        event_rules = (self._project, also, recorded_at, secret)
+        work = partial(extend, self.database, conversation, expected_version, batch, *event_rules)
         return self._recorder.transact(work)
 
     def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:

@@ -191,6 +191,7 @@ def extend(
     project: Project,
     also: Beside,
     recorded_at: int | None,
+    secret: bytes | None,
     transaction: Transaction,
 ) -> int:
     """Append events of a source to a conversation that has begun, and what ``also`` writes. Return the version."""
@@ -201,7 +202,7 @@ def extend(
         raise VersionConflict(conversation, version, found.version)
     writing = WriteTransaction(transaction, found, database)
     if batch:
-        _, recorded_at = writing.append(batch, database.now() if recorded_at is None else recorded_at)
+        _, recorded_at = writing.append(batch, database.now() if recorded_at is None else recorded_at, secret)
         _project(writing, batch, version, recorded_at, project)
     also(writing)
     writing.end()

@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from itertools import repeat
 from os import urandom
 from typing import Final
@@ -192,19 +192,22 @@ def present() -> int:
     return now if now in _YEARS else moment(now)
 
 
-def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
+def chained(
+    conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
+) -> tuple[list[Row], Conversation]:
     """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows, and the conversation
     as they leave it: ids dense, heads linked, the clock never running backwards.
 
-    Each event has a new salt of its own. Cost: one hash of each body, and one checksum. ``link`` and ``with_checksums``
-    compute the same for rows that exist; one loop with both takes two thirds of the time (``benchmarks/append.py``).
+    Each event has a salt of its own: a random one, or one that a ``secret`` and its id make. Cost: one hash of each
+    body, and one checksum. ``link`` and ``with_checksums`` compute the same for rows that exist; one loop with both
+    takes two thirds of the time (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
         head = first_head(conversation, salt)
     seed = checksum_seed(name)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
-    salts = _each_salt(urandom(SALT_BYTES * len(batch)))
+    salts = _each_salt(urandom(SALT_BYTES * len(batch)) if secret is None else _salts(secret, event_id, len(batch)))
     rows = []
     for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
         kind_bytes, measured_kind = _kind_bytes(kind)
@@ -222,6 +225,12 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         turns += structural
     end = event_id, recorded_at, head, before, turns
     return rows, _new(Conversation, (*conversation[:4], *end, *conversation[9:]))
+
+
+def _salts(secret: bytes, first: int, count: int) -> bytes:
+    """Return the salts of events from an id on: the same ones in each copy of a source with this secret."""
+    ids = (b"%d" % event_id for event_id in range(first, first + count))
+    return b"".join([blake2b(event_id, digest_size=SALT_BYTES, key=secret).digest() for event_id in ids])
 
 
 @lru_cache(1_000)  # there are few kinds and many rows

@@ -93,8 +93,10 @@ class WriteTransaction(ReadTransaction):
         stored = self._encoded(rows)  # first: it may get its key just now
         return self._insert(rows, stored, self.found.grown(rows[-1]))
 
-    def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
-        """Insert these events as the next ones. Return their positions, and when they were recorded."""
+    def append(self, batch: Sequence[Encoded], now: int, secret: bytes | None = None) -> tuple[Place, int]:
+        """Insert these events as the next ones, with random salts or those of a ``secret``. Return their positions, and
+        when they were recorded.
+        """
         if not self.is_begun:
             self.found = begin_new(self._reader, self.database, self.found._replace(created_at=now))
             self.is_begun = True
@@ -105,7 +107,7 @@ class WriteTransaction(ReadTransaction):
         found = self.found
         if codec.data_key is not None:
             found = found._replace(salt=codec.data_key.salt)
-        rows, left = chained(found, batch, now)
+        rows, left = chained(found, batch, now, secret)
         stored = codec.encoded(rows, settings.compression, are_checked=True)
         place = self._insert(rows, stored, left)
         assert left.updated_at is not None  # it has events

@@ -1,6 +1,8 @@
 """What becomes of the source of an import: it is kept as it came, and its conversation is made at the first use.
 
-importing.py   append, fork or refuse what is found at a place; reading.py: read it in blocks
+importing.py   what is found at some paths; reading.py: read it in blocks
+comparing.py   is it new, or does it go on with what is here, or is it a fork?
+writing.py     write its blocks and figures
 projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
 unstored.py    make them in memory, where a store can only be read
 recording.py   records that a runtime hands over one by one

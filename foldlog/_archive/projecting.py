@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import TITLE
 from foldlog._formats.format import RecordDecoder
@@ -34,6 +36,11 @@ from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
+SECRET: Final = "secret"
+"""What is stored about a source with records that are no events yet: the secret of which the salts of these events are
+made, in hexadecimal. So copies that make them apart have the same heads. It goes when all are made.
+"""
+SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
 """The number of events in one transaction."""
 _TRIES: Final = 5
@@ -142,6 +149,9 @@ class _Making:
 
         self.source, self.version, self.known = database.recorder.query(read)
         self.made = 0 if self.source is None else self.source.made
+        told = {} if self.source is None else about(self.source)
+        self._recorded_at: int | None = told.get(IMPORTED_AT)
+        self._secret = bytes.fromhex(told[SECRET]) if SECRET in told else None
 
     def make(self) -> bool:
         """Make the events that are missing. Return whether there are none left, as far as this pass knew."""
@@ -188,7 +198,11 @@ class _Making:
             if now is None or now.made != first:
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.put_made(source, made)
-            sources.set_progress(now, now.records, stop, now.head)
+            if stop < now.records:
+                sources.set_progress(now, now.records, stop, now.head)
+            else:
+                beside = {name: value for name, value in about(now).items() if name != SECRET}
+                sources.put(now._replace(made=stop, about=msgspec.json.encode(beside)))
             writing.set_pending(now.records - stop)
 
         try:
@@ -197,7 +211,8 @@ class _Making:
                 events,
                 expected_version=self.version,
                 also=also,
-                recorded_at=about(source).get(IMPORTED_AT),
+                recorded_at=self._recorded_at,
+                secret=self._secret,
             )
         except FAILURES as error:
             if first > self.made:

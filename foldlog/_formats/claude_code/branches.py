@@ -51,14 +51,18 @@ def _blocks(record: dict[str, Any]) -> list[Any]:
     return dicts_in(within(record, "message", "content"))
 
 
+_NO_CALLS: frozenset[Any] = frozenset()
+
+
 def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     """Return the ids of the calls in a line."""
-    blocks = _blocks(record) if record.get("type") == "assistant" else ()
-    return frozenset(str(block.get("id")) for block in blocks if kind_of(block) == "tool_use")
+    if record.get("type") != "assistant":
+        return _NO_CALLS
+    return frozenset([str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use"])
 
 
 def is_result(record: dict[str, Any]) -> bool:
-    return record.get("type") == "user" and any(kind_of(block) == "tool_result" for block in _blocks(record))
+    return record.get("type") == "user" and "tool_result" in [kind_of(block) for block in _blocks(record)]
 
 
 class _Group:
@@ -101,19 +105,20 @@ class Switches:
         if not is_of_branch(record):
             self._groups[uuid] = self._followed(record)
             return None
-        calls, newest = calls_of(record), self._newest
+        calls, newest, response = calls_of(record), self._newest, _response(record)
         earlier = self._groups.get(uuid) if self._calls.get(uuid) == calls else None
         joins = self.is_copy = earlier is not None and self._is_on_branch(earlier)
         if newest is not None and not self.is_copy:
             above = self._followed(record)
-            joins = above is not None and self._is_on_branch(above) and self._belongs(record, above)
+            is_of_group = is_result(record) or (response is not None and self._responses.get(response) is above)
+            joins = is_of_group and above is not None and self._is_on_branch(above)
             if not joins:
                 left = None if above is newest else 0 if above is None else above.version
                 newest = above
         if self._newest is None or not joins:
             self._newest = _Group(newest)
         self._groups[uuid] = self._newest
-        if (response := _response(record)) is not None:
+        if response is not None:
             self._responses[response] = self._newest
         if calls:
             self._calls[uuid] = calls
@@ -136,11 +141,6 @@ class Switches:
         if self._boundary is not None and self._kept.continues_from(parent) and not self._came_again(parent):
             return self._groups.get(self._kept.anchor or "", self._boundary)
         return self._groups.get(parent, self._newest)  # a lost line hides no other line
-
-    def _belongs(self, record: dict[str, Any], above: _Group) -> bool:
-        """Return whether a line belongs to a group that it follows: a result, or another line of its response."""
-        response = _response(record)
-        return is_result(record) or (response is not None and self._responses.get(response) is above)
 
     def _came_again(self, kept: str) -> bool:
         """Return whether a line that the compaction keeps was written again behind it, as a fork of a session does."""

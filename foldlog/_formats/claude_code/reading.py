@@ -123,18 +123,18 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._begin_response(read, record["message"])
         thinks = False
         for block in content if type(content) is list else [{"type": "text", "text": content}]:
-            kind, part = kind_of(block), part_of(block)
-            if part is not None:
-                read.parts.append(part)
-            elif kind == "tool_result" and not is_agent:
+            kind = kind_of(block)
+            if kind == "tool_result" and not is_agent:
                 read.say(user, **told)
                 failed = block.get("is_error") is True
                 read.answer(block.get("tool_use_id"), content_of(block.get("content")), is_error=failed)
+            elif kind == "tool_use" and is_agent:
+                read.call(block.get("name"), block.get("input"), block.get("id"))
             elif kind in THINKING and is_agent:
                 read.thinking.append(block)
                 thinks = True
-            elif kind == "tool_use" and is_agent:
-                read.call(block.get("name"), block.get("input"), block.get("id"))
+            elif (part := part_of(block)) is not None:
+                read.parts.append(part)
             else:
                 read.parts += said_in(block)
         later = () if read.parts and thinks else tuple(read.thinking)

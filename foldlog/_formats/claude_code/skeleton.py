@@ -81,12 +81,17 @@ def _results_in(message: _Message) -> list[_Block]:
     return [block for block in blocks if block.type == "tool_result"]
 
 
+_REPLIES: Final = frozenset(("text", "tool_use"))
+_RESULTS: Final = frozenset(("tool_result",))
+
+
 def _is_answer(message: _Message) -> bool:
     """Return whether a message has a result of a tool, or what a model says or calls."""
-    if message.role != "assistant":
-        return bool(_results_in(message))
-    content = message.content
-    return type(content) is not list or any(block.type in ("text", "tool_use") for block in content)
+    is_reply = message.role == "assistant"
+    if type(message.content) is not list:
+        return is_reply
+    answers = _REPLIES if is_reply else _RESULTS
+    return not answers.isdisjoint([block.type for block in message.content])
 
 
 _LINES_MAX: Final = 4_096
@@ -129,7 +134,8 @@ class ClaudeCodeSkeleton(Skeleton):
         if kind in TITLES:
             self._entitle(skeleton)
         if skeleton.cwd:
-            self.located(skeleton.cwd, skeleton.gitBranch)
+            model = None if message is None or message.model == OF_NO_MODEL else message.model
+            self.located(skeleton.cwd, skeleton.gitBranch, model)
         if skeleton.isCompactSummary:
             state.compactions += 1
             self.part("condensation")

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._archive import importing, makes_events, projecting, reading, recording
+from foldlog._archive import makes_events, projecting, reading, recording, writing
 from foldlog._archive.importing import Import
 from foldlog.eventstore import Event, Redaction, Store, open_store
 from foldlog.eventstore.log import importing as log_importing
@@ -80,7 +80,7 @@ def imported_in(store: Store, name: str) -> list[Event]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many transactions."""
     monkeypatch.setattr(reading, "SIZE", 3_000)
-    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 3_000)
+    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 3_000)
     monkeypatch.setattr(projecting, "_EVENTS", 8)
     monkeypatch.setattr(recording, "SIZE", 300)
     monkeypatch.setattr(log_importing, "CHUNK", 4)

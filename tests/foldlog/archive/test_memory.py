@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from foldlog._archive import importing
+from foldlog._archive import importing, writing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.detection import recognize
 from foldlog._formats.files.found import Found
@@ -38,7 +38,7 @@ def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 2**20
-    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 2 * size)
+    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2 * size)
     words = random.Random(1).randbytes(size // 512).hex()
     path = tmp_path / "session.jsonl"
     first = tmp_path / "first.jsonl"
@@ -99,16 +99,16 @@ def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
 
 
 def test_the_figures_of_a_long_source_are_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_TRANSACTION_BYTES", 2**16)
+    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
     made = list[int]()
-    figures_in = importing.figures_in
+    figures_in = writing.figures_in
 
     def counted(skeleton: Any, format: Any, records: int, told: Any) -> Any:
         made.append(records)
         return figures_in(skeleton, format, records, told)
 
-    monkeypatch.setattr(importing, "figures_in", counted)
+    monkeypatch.setattr(writing, "figures_in", counted)
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
     with new_store() as store:

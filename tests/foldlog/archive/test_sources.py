@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import importing, projecting, reading
-from foldlog._archive.importing import Failed, Import, Imported, _OneSource
+from foldlog._archive import importing, projecting, reading, writing
+from foldlog._archive.importing import Failed, Import, Imported
+from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.verify import verify
@@ -177,7 +178,7 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
     lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_bytes(b"".join(lines))
-    append = _OneSource._appended
+    append = SourceWriter._appended
     left = iter(range(1))
 
     def fill(*given: Any) -> Any:
@@ -186,10 +187,10 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
         return append(*given)
 
     with new_store() as store, monkeypatch.context() as patches:
-        patches.setattr(importing, "_TRANSACTION_BYTES", 1)
+        patches.setattr(writing, "_TRANSACTION_BYTES", 1)
         patches.setattr(importing, "_SHORT_BYTES", 0)
         patches.setattr(reading, "SIZE", 1)
-        patches.setattr(_OneSource, "_appended", fill)
+        patches.setattr(SourceWriter, "_appended", fill)
         (one,) = Import(store, [path])
         assert isinstance(one, Failed)
         assert 0 < one.added < len(lines)

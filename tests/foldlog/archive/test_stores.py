@@ -20,6 +20,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
+from foldlog.eventstore.sources.reading import about
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
 from tests.foldlog.records import CORPUS
@@ -250,3 +251,33 @@ def test_what_cannot_be_unpacked_is_found(column: str, tmp_path: Path):
     with makes_events(open_store(f"sqlite:///{path}")) as store:
         (finding,) = findings_in(store)
         assert "cannot be decompressed" in finding.problem
+
+
+def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path):
+    path = session(tmp_path)
+    with new_store() as store, new_store() as other:
+        one = imported(store, path)
+        list(copy_store(store, other))
+        used(other, one.conversation)
+        used(store, one.conversation)
+        assert head_of(other, one.conversation) == head_of(store, one.conversation)
+        with path.open("ab") as file:
+            file.write(path.read_bytes().splitlines(keepends=True)[-1].replace(b'"uuid":"', b'"uuid":"later-'))
+        imported(store, path)
+        assert [each.problem for each in copy_store(store, other) if each.problem] == []
+        used(store, one.conversation)
+        used(other, one.conversation)
+        assert head_of(other, one.conversation) == head_of(store, one.conversation)
+
+
+def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path: Path):
+    with new_store() as store:
+        one = imported(store, session(tmp_path))
+        assert projecting.SECRET in about(source_of(store, one.conversation))
+        used(store, one.conversation)
+        assert projecting.SECRET not in about(source_of(store, one.conversation))
+
+
+def head_of(store: Store, conversation: str) -> bytes | None:
+    found = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
+    return None if found is None else found.head
