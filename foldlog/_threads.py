@@ -140,13 +140,17 @@ class ThreadPool:
             if self._together is None or len(begun) < 2:
                 for call in begun:
                     call.run()
+                self._be_free_for(len(taken))  # first: a task that is woken may submit its next call at once
+                for call in begun:
                     _post(call.post, call.wake)
             else:
                 _run_together(self._together, begun)
-            count = len(taken)
+                self._be_free_for(len(taken))
             del call, taken, begun
-            with self._lock:
-                self._idle += count
+
+    def _be_free_for(self, count: int) -> None:
+        with self._lock:
+            self._idle += count
 
     def _waiting(self) -> Iterator[_Call[Any]]:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -131,14 +131,24 @@ class Records:
         """Yield the records of the events from ``start`` to ``stop`` as they are stored, in order, redacted ones too.
         Cost: these records.
         """
-        while start < stop and self._source[0] is not None:
-            self._look(start)
-            for first in self._firsts[bisect_left(self._firsts, start) :]:
-                if first >= stop:
-                    return
-                number, count = self._near[first]
-                yield RecordSpan(number, first, first + count), self._block_of(number).record(number)
-            start = self._stop
+        source, _ = self._source
+        if source is None:
+            return
+
+        def read(reader: Reader) -> list[RecordSpan]:
+            sources, spans, at = self._have_events(reader), list[RecordSpan](), start
+            while at < stop:
+                near = sources.made_near(source, at)
+                there = near.made.items()
+                spans += (RecordSpan(number, first, first + count) for number, (first, count) in there if first >= at)
+                at = near.stop
+            return sorted(span for span in spans if span.start < stop)
+
+        block: Block | None = None
+        for span in self._query(read):
+            if block is None or span.number >= block.stop:
+                block = self._block_of(span.number)
+            yield span, block.record(span.number)
 
     @property
     def has_redacted(self) -> bool:

@@ -238,9 +238,10 @@ def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Append items that the SDK puts in the place of those that it just cleared, where they hold a compaction: the View
     from before returns, and loses what is not among them. Return nothing where that is not so.
     """
+    if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
+        return ()
     last = history.tail(1)
-    is_compaction = any(isinstance(item, dict) and item.get("type") == "compaction" for item in items)
-    if not (is_compaction and last and isinstance(last[0], Retraction) and last[0].reason == CLEARED):
+    if not (last and isinstance(last[0], Retraction) and last[0].reason == CLEARED):
         return ()
     (cleared,) = last
     before = history.at(cleared.id)

@@ -62,12 +62,14 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import well_formed
-from foldlog.runtimes import REDACTED, parse, within
+from foldlog.runtimes import REDACTED, Recent, parse, within
 
 _T = TypeVar("_T")
 
 _FORMAT, _RECORD = "pydantic-ai", "record"
 _NEVER = "1970-01-01T00:00:00Z"
+_KNOWN = 256
+"""The number of records that are kept in memory: most saves then read none."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -87,6 +89,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
+        self._written = Recent[str, tuple[History, Any, int]](_KNOWN)
+        """The records that this store wrote last, as they are stored, each with its history and the version then."""
 
     def conversation(self, conversation_id: str) -> str:
         """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
@@ -176,7 +180,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _value(self, conversation_id: str) -> tuple[History, Any, int | None]:
         """Return the same, with the record as it is stored."""
-        history = self.histories.sync[self.conversation(conversation_id)]
+        conversation = self.conversation(conversation_id)
+        with suppress(ConversationErased):  # another conversation may have the id now
+            written = self._written.get(conversation)
+            if written is not None and written[0].version() == written[2]:
+                return written
+        history = self.histories.sync[conversation]
         try:
             version, value = newest_document(history, _RECORD)
         except ConversationErased:
@@ -234,6 +243,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
         attributes = {**self._attributes, **own}
+        documents = {_RECORD: to_plain(_records.dump_python(record))}
+        if stored is None or stored.scope != record.scope:
+            documents["attributes"] = attributes
         tip = stored.head_id if stored is not None else UNKNOWN if version else None
         if version is None:  # it was deleted, and begins again
             history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
@@ -248,9 +260,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             moves.add(self._entries.missing(history.id, version, start))
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
-        documents = {"attributes": attributes, _RECORD: to_plain(_records.dump_python(record))}
         history._asked_at = self._asked.get(history.id)
-        history._append_recorded(moves.events, recorder, version, documents=documents, dedupe="origin")
+        recorded = history._append_recorded(moves.events, recorder, version, documents=documents, dedupe="origin")
+        if recorded:
+            self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
         if history._asked_at is None:  # it was answered
             self._asked.pop(history.id, None)
 

@@ -250,7 +250,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 def _kept(history: History, name: str, redacted: Any = None) -> Any:
     """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
     try:
-        return None if history.document(name) is None else document(history, name, redacted)
+        value = history.document(name)
+        return document(history, name, redacted) if value == REDACTED else value
     except ConversationErased:
         return None
 
@@ -287,9 +288,9 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
     """
     history, names = held.history, ("removed_message_count", "summary_message")
     (removed, summary), before = map(now.get, names), (*map(then.get, names),)
-    redacted = (each for each in history.events(held.version) if isinstance(each, Redaction))
-    if summary not in (None, before[1]) and any(each.reason != _REPLACED for each in redacted):
-        summary = _GONE
+    if summary not in (None, before[1]):
+        redacted = (each for each in history.events(held.version) if isinstance(each, Redaction))
+        summary = _GONE if any(each.reason != _REPLACED for each in redacted) else summary
     if (removed, summary) == before:
         return []
     view, messages = history.view(), [events for events, _ in _records(history)]

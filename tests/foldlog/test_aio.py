@@ -146,6 +146,13 @@ async def test_calls_share_the_threads_that_the_system_has(histories, monkeypatc
     assert len(gate.held) == 5
 
 
+async def test_calls_after_one_another_share_one_thread():
+    pool = threads.ThreadPool("one", 4)
+    made = {await pool.run(threading.get_ident) for _ in range(200)}
+    pool.close()
+    assert len(made) == 1
+
+
 async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:

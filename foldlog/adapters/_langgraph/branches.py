@@ -20,7 +20,7 @@ from msgspec import to_builtins
 from foldlog import Histories
 from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import ConversationErased, ConversationNotFound, ReadTransaction, VersionConflict
-from foldlog.eventstore.inside import Conversation, Moment, RecalledKey, newest_values, query_all
+from foldlog.eventstore.inside import Conversation, Moment, RecalledKey, newest_value, newest_values, query_all
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
@@ -118,10 +118,25 @@ class ThreadBranches:
 
     def at(self, branch: str, version: int) -> Checkpoint:
         """Return the tip at a version of a branch."""
-        value = self._histories[branch].document(CHECKPOINT, version=version)
-        if value == REDACTED:
-            value = self._store.query(branch, lambda read: _before_redacted(standing_documents(read, version)))
-        return Checkpoint(branch, version, value)
+        if not version:
+            return Checkpoint(branch, 0, None)
+        return self._store.query(branch, lambda reading: _tip_at(reading, version))
+
+    def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
+        """Return the checkpoints before one in its branch, the nearest first, while each is the parent of the one after
+        it. Cost: these, in one transaction.
+        """
+
+        def read(reading: ReadTransaction) -> list[Checkpoint]:
+            line = [checkpoint]
+            while len(line) <= limit and line[-1].parent is not None and line[-1].before:
+                before = _tip_at(reading, line[-1].before)
+                if before.id != line[-1].parent:
+                    break
+                line.append(before)
+            return line[1:]
+
+        return self._store.query(checkpoint.branch, read)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
         """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded.
@@ -206,6 +221,13 @@ class ThreadBranches:
             if each.before <= branch.begins:
                 return
             each = self.at(each.branch, each.before)
+
+
+def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
+    value = newest_value(reading, CHECKPOINT, version)
+    if value == REDACTED:
+        value = _before_redacted(standing_documents(reading, version))
+    return Checkpoint(reading.conversation, version, value)
 
 
 def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:

@@ -204,11 +204,14 @@ class Checkpoints:
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """Yield the checkpoints that led to one, the nearest first, the hidden ones too."""
         each: Checkpoint | None = checkpoint
+        count = 1
         while each is not None and each.parent is not None:
-            before = self.branches.at(each.branch, each.before)
-            each = before if before.id == each.parent else self.find(thread, each.parent, hidden=True)
-            if each is not None:
-                yield each
+            found = self.branches.led_to(each, count)
+            if not found and (elsewhere := self.find(thread, each.parent, hidden=True)) is not None:
+                found = [elsewhere]
+            yield from found
+            each = found[-1] if found else None
+            count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
         """Return the data of the notes on these checkpoints, in the order in which they came. Cost: all since the first

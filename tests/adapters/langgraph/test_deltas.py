@@ -202,3 +202,14 @@ def test_a_turn_writes_its_messages_and_no_others(histories, every):
         sizes.append(sum(len(str(event)) for event in saver.history(THREAD).events()))
     grown = [after - before for before, after in itertools.pairwise(sizes)]
     assert max(grown[12:]) < 1.5 * max(grown[:12])
+
+
+def test_what_led_to_a_checkpoint_is_read_in_few_transactions(histories, monkeypatch):
+    compiled = graph(channel(10_000), FoldlogSaver(histories), answer)
+    for number in range(24):
+        compiled.invoke(asked(number), THREAD, durability="sync")
+    recorder, queries = histories.store.database.recorder, []
+    query = recorder.query
+    monkeypatch.setattr(recorder, "query", lambda work: queries.append(work) or query(work))
+    assert FoldlogSaver(histories).get_delta_channel_history(config=THREAD, channels=["messages"])["messages"]["writes"]
+    assert len(queries) < 24  # there are 72 checkpoints

@@ -324,3 +324,23 @@ async def test_a_history_that_an_application_compacted_is_condensed_and_not_take
         1,
         1,
     ]
+
+
+async def test_attributes_that_are_set_stay_when_a_conversation_is_saved_again(histories, store):
+    conversation = Conversation(conversation_id="c", messages=[said("hi")])
+    await store.save(conversation)
+    histories[store.conversation("c")].set_attributes(title="Refunds")
+    conversation.messages.append(reply("hello"))
+    await store.save(conversation)
+    assert histories[store.conversation("c")].attributes()["title"] == "Refunds"
+
+
+async def test_a_record_in_memory_is_not_that_of_a_conversation_that_other_code_changed(histories, store):
+    other, conversation = FoldlogConversationStore(histories), Conversation(conversation_id="c", messages=[said("hi")])
+    await store.save(conversation)
+    await other.save(await other.load("c"))
+    assert await store.read_record("c") == await other.read_record("c")
+    histories.erase(store.conversation("c"), reason="test")
+    assert await store.read_record("c") is None
+    await other.save(Conversation(conversation_id="c", messages=[said("again")]))
+    assert [message.parts[0].content for message in (await store.load("c")).messages] == ["again"]
