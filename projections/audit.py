@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from foldlog.eventstore import ReadTransaction, Store
 from foldlog.eventstore.inside import Record
-from foldlog.projections.stored.loading import Progress, fold_whole
+from foldlog.projections.stored.loading import fold_whole
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 
 
@@ -33,17 +32,17 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit(store: Store, conversation: str, progress: Progress | None = None) -> Audit:
+def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare with every stored revision.
 
     Raises what ``Views.current`` raises. Cost: the log, in one read transaction; memory grows with the View, and by
     some hundred bytes for each structural event.
     """
-    return store.query(conversation, partial(_audit, progress=progress))
+    return store.query(conversation, _audit)
 
 
-def _audit(reading: ReadTransaction, progress: Progress | None) -> Audit:
-    _, records = fold_whole(reading, progress)
+def _audit(reading: ReadTransaction) -> Audit:
+    _, records = fold_whole(reading)
     made = {record.version: record for record in records}
     stored = {record.version: record for record in reading.records(PROJECTION)}
     damaged = set(reading.damaged_records(PROJECTION))

@@ -37,7 +37,6 @@ from foldlog.projections.messages.turns import checked
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.loading import (
     CHUNK,
-    Progress,
     StoredPast,
     fold_events,
     fold_log,
@@ -157,13 +156,13 @@ class Views:
         folding.take(self._store.events(conversation, 0, version))
         return folding.result()
 
-    def rebuild(self, conversation: str, progress: Progress | None = None) -> int:
+    def rebuild(self, conversation: str) -> int:
         """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.
 
         The store stays usable during the rebuild. Raises what ``current`` raises, and ``StoreUnavailable`` where the
         store is open for reading only. Cost: the log.
         """
-        folded, records = self._store.query(conversation, partial(fold_whole, progress=progress))
+        folded, records = self._store.query(conversation, fold_whole)
 
         def replace_all(writing: WriteTransaction) -> int:
             made = list(records)

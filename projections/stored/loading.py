@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from foldlog.eventstore import Event, ReadTransaction, Retraction
 from foldlog.eventstore.inside import Record, is_structural
@@ -27,9 +27,6 @@ from foldlog.projections.stored.revision_codec import (
     decode_revision,
     encode_revision,
 )
-
-Progress = Callable[[int, int], None]
-"""A function that is told how many events of how many are done."""
 
 CHUNK = 1_000
 """The least number of events of the log between two reads: memory then grows with the View, not with the log."""
@@ -96,13 +93,12 @@ def fold_log(
         yield folded, records
 
 
-def fold_whole(reading: ReadTransaction, progress: Progress | None = None) -> tuple[ViewFold, list[Record]]:
+def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
     """Fold the log from its first event, and trust no stored revision. Return the fold, and all revisions."""
     folded, records = EMPTY_FOLD, list[Record]()
-    for folded, some in fold_log(reading, EMPTY_FOLD, reading.version, StoredPast(reading, stored=False)):
+    for further, some in fold_log(reading, EMPTY_FOLD, reading.version, StoredPast(reading, stored=False)):
+        folded = further
         records += some
-        if progress is not None:
-            progress(folded.version, reading.version)
     return folded, records
 
 
