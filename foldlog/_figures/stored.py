@@ -31,6 +31,8 @@ from foldlog.projections import Views
 
 Row = tuple[ConversationRow, StoredFigures]
 
+FACETS = ("state", "program", "tool errors", "model", "attribute")
+"""What is counted under the names that a list of conversations is chosen by."""
 _PAGE = 1_000
 _FEW = 100
 """Conversations that are asked for one by one."""
@@ -278,7 +280,7 @@ class FiguresOfStore:
     def facets(
         self,
         where: Where = _EVERYTHING,
-        whats: Sequence[str] = ("state", "program", "tool errors", "model", "attribute"),
+        whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
         """Return how many of the chosen conversations have each state, program, tool with errors, model and attribute,
         the most frequent first.

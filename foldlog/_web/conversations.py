@@ -25,7 +25,8 @@ from foldlog._documents import (
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
 from foldlog._figures.spending import total_of
-from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.stats import Stats
+from foldlog._figures.stored import FACETS, FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._search import search
 from foldlog._web.choosing import chosen_by
@@ -53,6 +54,8 @@ class ServedConversations:
         """Whether each conversation was counted once: before, sums over all of them only grow."""
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
         """The words that were searched last, the state of the store then, and the conversations that have them."""
+        self._totals: tuple[int, Stats] = -1, Stats()
+        """The state of the store when all conversations were added up last, and their totals."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -102,9 +105,9 @@ class ServedConversations:
         """
         left, where = self.refresh(), self.where(line)
         chosen = self.figures.totals(where)
-        everything = chosen if where == LISTED else self.figures.totals(LISTED)
-        states = {facet.name: facet.conversations for facet in self.figures.facets(where, ("state",))}
-        failing = self.figures.facets(where, ("errors",))
+        everything = chosen if where == LISTED else self._everything(left)
+        facets = self.figures.facets(where, (*FACETS, "errors"))
+        states = {facet.name: facet.conversations for facet in facets if facet.what == "state"}
         total = everything.conversations + self.figures.missing
         return OverviewDocument(
             conversations=total,
@@ -113,15 +116,22 @@ class ServedConversations:
             chosen=ChosenDocument(
                 conversations=chosen.conversations,
                 ended_with_error=states.get("error", 0),
-                with_errors=sum(facet.conversations for facet in failing),
+                with_errors=sum(facet.conversations for facet in facets if facet.what == "errors"),
                 spent=chosen.spent,
                 without_usage=chosen.without_usage,
                 without_cost=chosen.without_cost,
             ),
-            facets=tuple(FacetDocument(*facet) for facet in self.figures.facets(where)),
+            facets=tuple(FacetDocument(*facet) for facet in facets if facet.what != "errors"),
             days=tuple(DayDocument(*day) for day in self.figures.days(where._replace(since=None, until=None))),
             import_command=import_command,
         )
+
+    def _everything(self, left: int) -> Stats:
+        """Return the totals of all conversations, as they were last while the store has not changed."""
+        version = self._store.database.data_version()
+        if left or self._totals[0] != version:
+            self._totals = version, self.figures.totals(LISTED)
+        return self._totals[1]
 
     def fleet(self, import_command: str) -> FleetDocument:
         """Return the figures over all conversations that are counted by now."""

@@ -53,13 +53,18 @@ export class Runs {
   // Ask again for what is shown; and once more while runs are still counted.
   async refresh() {
     const { line, sort } = this;
-    this.asked = `${line}\n${sort}`;
-    const [page, fleet] = await Promise.all([this.askPage(0), ask(`overview?${new URLSearchParams({ q: line })}`)]);
-    if (this.asked !== `${line}\n${sort}`) return;
-    this.pages = new Map([[0, page.conversations]]);
-    this.total = page.total;
+    const asked = (this.asked = `${line}\n${sort}`);
+    // The rows do not wait for the sums, which take longer.
+    const page = this.askPage(0).then(({ conversations, total }) => {
+      if (this.asked !== asked) return;
+      this.pages = new Map([[0, conversations]]);
+      this.total = total;
+      this.showRows();
+    });
+    const [fleet] = await Promise.all([ask(`overview?${new URLSearchParams({ q: line })}`), page]);
+    if (this.asked !== asked) return;
     this.fleet = fleet;
-    this.show();
+    this.showSums();
     this.counted = fleet.counted;
     clearTimeout(this.again);
     if (fleet.counted < fleet.conversations) this.again = setTimeout(() => this.follow(), 700);
@@ -169,7 +174,7 @@ export class Runs {
     this.inner = el("div", { class: "lines", role: "presentation" });
     this.list = el("div", { class: "rows", "aria-label": "Runs", onkeydown: (event) => this.key(event) }, this.inner);
     this.sight = new Sight(this.list, this.inner, () => this.draw());
-    phone.addEventListener("change", () => this.fleet && this.show());
+    phone.addEventListener("change", () => this.pages.has(0) && this.showRows());
     this.root.replaceChildren(
       el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node, themeButton()),
       el("main", { class: "runs" },
@@ -213,11 +218,16 @@ export class Runs {
 
   // -- showing --------------------------------------------------------------------------------------------------------
 
-  show() {
-    this.nameThem(this.pages.get(0));
+  showSums() {
     this.showSentence();
     this.showFacets();
     this.drawDays();
+    this.list.querySelector(".empty")?.remove();
+    if (!this.total) this.list.append(this.fleet.conversations ? el("p", { class: "empty" }, "No run matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no runs yet. Import some:"), el("pre", { class: "code" }, this.fleet.import_command)));
+  }
+
+  showRows() {
+    this.nameThem(this.pages.get(0));
     for (const [name, words] of SORTS) {
       const button = this.buttons.get(name);
       if (!name) continue;
@@ -229,8 +239,6 @@ export class Runs {
     }
     this.inner.style.height = `${this.total * rowOfRun()}px`;
     this.list.setAttribute("role", this.total ? "list" : "group");
-    this.list.querySelector(".empty")?.remove();
-    if (!this.total) this.list.append(this.fleet.conversations ? el("p", { class: "empty" }, "No run matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no runs yet. Import some:"), el("pre", { class: "code" }, this.fleet.import_command)));
     this.draw();
   }
 
@@ -242,7 +250,7 @@ export class Runs {
     const cost = chosen.spent.cost === null ? "" : `${costWords(chosen.spent)}${chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : ""}`;
     const unknown = chosen.without_cost + chosen.without_usage;
     this.sentence.replaceChildren(
-      el("b", {}, failed ? `${grouped(failed)} of ${count(chosen.conversations, "run")} ended with an error` : chosen.with_errors ? `${grouped(chosen.with_errors)} of ${count(chosen.conversations, "run")} had an error` : `${count(chosen.conversations, "run")} without an error`),
+      el("b", {}, !chosen.conversations ? "No run" : failed ? `${grouped(failed)} of ${count(chosen.conversations, "run")} ended with an error` : chosen.with_errors ? `${grouped(chosen.with_errors)} of ${count(chosen.conversations, "run")} had an error` : `${count(chosen.conversations, "run")} without an error`),
       tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.toggle("tool", tool.name) }, printable(tool.name)), ` (${count(tool.conversations, "run")})`) : "",
       cost ? ` · ${cost}` : "", unknown && cost ? el("span", { class: "soft" }, ` (${grouped(unknown)} without ${chosen.without_usage ? "usage" : "a price"})`) : "",
       counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
@@ -291,7 +299,8 @@ export class Runs {
         context.fillRect(place * step, height - bar, Math.max(1, part * step - (step > 4 ? 1.5 : 0)), bar);
       }
     });
-    const label = (name) => dayAndClock(Date.parse(name))[0];
+    const isOneYear = this.range[0].slice(0, 4) === this.range.at(-1).slice(0, 4);
+    const label = (name) => `${dayAndClock(Date.parse(name))[0]}${isOneYear ? "" : ` ${name.slice(0, 4)}`}`;
     this.ends.replaceChildren(el("span", {}, label(this.range[0])), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most`), el("span", {}, label(this.range.at(-1))));
     this.days.setAttribute("aria-label", `Runs and errors by day from ${this.range[0]} to ${this.range.at(-1)}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
     const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
@@ -400,7 +409,7 @@ export class Runs {
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
-      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [])),
+      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error")),
       el("span", { class: "cell c-first", title: one.first_error ? printable(one.first_error) : null }, one.first_error ? said(printable(one.first_error)) : ""),
       cell("errors", one.errors ? grouped(one.errors) : "", " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
@@ -464,8 +473,9 @@ function marked(text, highlights) {
   return node;
 }
 
-// The tokens of the prompts of a run as an area; a line at each fall, which is a condensation.
-export function sparkline(context) {
+// The tokens of the prompts of a run as an area; a line at each fall, which is a condensation, and a red one at the end
+// of a run that ended with an error.
+export function sparkline(context, isFailed = false) {
   const node = el("span", { class: "spark", "aria-hidden": true });
   if (context.length < 2) return node;
   const most = Math.max(...context, 1);
@@ -479,6 +489,7 @@ export function sparkline(context) {
     fall.style.left = x(place);
     node.append(fall);
   });
+  if (isFailed) node.append(el("span", { class: "failure-at" }));
   return node;
 }
 
