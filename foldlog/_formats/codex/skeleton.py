@@ -17,6 +17,7 @@ from foldlog._usage import usage_of
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
+_ANSWERS = _CALLS | _OUTPUTS
 _SHELL = "local_shell"
 
 
@@ -79,7 +80,7 @@ class CodexSkeleton(Skeleton):
     def count(self, skeleton: _Line) -> None:
         kind, payload = _kind_of(skeleton), skeleton.payload or skeleton
         is_condensed = kind == "compacted" or _rolls_back(kind, payload)
-        is_answer = payload.role == "assistant" or payload.type in _CALLS | _OUTPUTS
+        is_answer = payload.role == "assistant" or payload.type in _ANSWERS
         self.happened(skeleton.timestamp, is_activity=not is_condensed, is_answer=is_answer)
         if kind == "response_item":
             self._count_item(payload)
