@@ -32,6 +32,7 @@ from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
 """The keys under which an object may hold the records of a history."""
+_KEYS = frozenset(CONTAINER_KEYS)
 
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
@@ -248,7 +249,7 @@ class _File:
         format = self._recognize.format_of(row.value for row in _first_of(lines) if row.problem is None)
         if format is not None:
             yield self._of_records(lines, format)
-        elif any(map(self._holds_history, _first_of(lines))):
+        elif self._are_histories(_first_of(lines)):
             yield from (self._history_in(row, row.line) for row in lines)
         elif self._path.stat().st_size == 0:
             raise NotAHistory(self._path, _EMPTY)
@@ -315,6 +316,14 @@ class _File:
             name = names.of(value, number=number, conversation=format.conversation([*answer, *records]))
             return Found(name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage)
         return None
+
+    def _are_histories(self, rows: Iterator[Located]) -> bool:
+        """Return whether most rows may hold a history each, and one does. In the telemetry of a program a few have the
+        messages of a run among them.
+        """
+        looked_at = list(rows)
+        holders = [row for row in looked_at if type(row.value) is not dict or not _KEYS.isdisjoint(row.value)]
+        return 2 * len(holders) >= len(looked_at) and any(map(self._holds_history, holders))
 
     def _holds_history(self, row: Located) -> bool:
         """Return whether one row of the file is an object with a history, even if that history cannot be imported."""

@@ -261,6 +261,16 @@ def test_among_many_histories_a_damaged_one_is_a_finding(write):
     assert [finding.split(":", 2)[1] for finding in findings] == ["2", "3", "4"]
 
 
+def test_a_telemetry_with_the_messages_of_some_runs_is_no_list_of_histories(write):
+    steps = [{"type": "step", "tool": "Bash", "seq": number} for number in range(4)]
+    run = {"type": "end", "messages": [chat(), chat("hello", "assistant")]}
+    path = write("steps.jsonl", *steps, run, run)
+    assert refusal(path).startswith(f"{path}: holds no event of a format that is known here, but an object with 'type'")
+    write("runs.jsonl", run, run, steps[0])
+    found, _ = read("runs.jsonl")
+    assert [name for name, *_ in found] == ["runs:1", "runs:2"]
+
+
 def test_a_record_that_is_too_long_is_a_finding(write):
     long = json.dumps(v0(1, "x" * RECORD_SIZE_MAX)).encode()
     lines = write("a.jsonl", v0(0), long, v0(2))
