@@ -91,12 +91,23 @@ def ids_meant(store: Store, given: str) -> Iterator[str]:
     which are ``session/agent-1``, the session.
     """
     above: str | None = None
-    for name in ids_from(store, given) if given else ():
+    for name in _ids_from_parts(store, given) if given else ():
         if above is None or not name.startswith(f"{above}/"):
             above = name
             yield name
         if name == given:
             return
+
+
+def _ids_from_parts(store: Store, given: str) -> Iterator[str]:
+    """Yield the ids that begin with ``given``; where there are none, those of which each part begins so."""
+    name = None
+    for name in ids_from(store, given):
+        yield name
+    session, slash, rest = given.partition("/")
+    if name is None and slash and rest:
+        for above in ids_meant(store, session):
+            yield from ids_from(store, f"{above}/{rest}")
 
 
 def ids_from(store: Store, beginning: str) -> Iterator[str]:

@@ -115,12 +115,11 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 
 class HomeDocument(Document, frozen=True, kw_only=True):
     """``foldlog`` without a command: the store that is here, None without one. ``recent`` are the conversations that
-    were active last; ``uncounted`` ones are not in the sums yet. ``are_more``: they were not counted to the end.
+    were active last; ``uncounted`` ones are not in the sums yet.
     """
 
     db: str | None
     conversations: int = 0
-    are_more: bool = False
     uncounted: int = 0
     events: int = 0
     errors: int | None = None

@@ -16,6 +16,7 @@ from foldlog._figures.overview import overview_of
 from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, erased
 from foldlog._words.gist import count
+from foldlog._words.times import time_words
 from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
@@ -122,8 +123,8 @@ def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
     if row.erased_at is None:
         unused = f", {count(row.pending, 'record')} that no event was made of" if row.pending else ""
-        return f"{name}: {count(row.version, 'event')}{unused}, the last at {row.updated_at.isoformat()}"
-    return f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
+        return f"{name}: {count(row.version, 'event')}{unused}, the last at {time_words(row.updated_at)}"
+    return f"{name}: erased at {time_words(row.erased_at)}, {count(row.version, 'event')}, head {row.head}"
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
@@ -162,7 +163,7 @@ def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = Fal
 
 
 def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
-    begun = row.created_at.isoformat(sep=" ", timespec="seconds")
     more = overview_of(store, Views(store), row)
     about = more.title or more.problem or "without words of a user"
-    return f"{terminal.typed_id(row.id)}: {count(row.version, 'event')}, begun {begun}", about[:WORDS_MAX]
+    events = count(row.version, "event")
+    return f"{terminal.typed_id(row.id)}: {events}, begun {time_words(row.created_at)}", about[:WORDS_MAX]

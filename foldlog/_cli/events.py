@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,17 +15,16 @@ from foldlog._kinds import label
 from foldlog._unreadable import DAMAGED
 from foldlog._values import parsed
 from foldlog._words import gist
+from foldlog._words.gist import id_words
 from foldlog._words.texts import thinking_texts
-from foldlog._words.times import time_text
+from foldlog._words.times import time_text, time_words
 from foldlog.eventstore import (
-    NOT_RECORDED,
     CondensationAction,
     CondensationSummary,
     Content,
     Event,
     Origin,
     events,
-    summary_of,
 )
 from foldlog.eventstore.inside import said
 
@@ -51,11 +50,6 @@ STYLES = {
 DAMAGED_STYLE = "bold red"
 _ID = re.compile(r"(-?\d+)|[Ss](\d+)")
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
-
-
-def id_words(event_id: int) -> str:
-    """Return the id of an event as people read it: ``S260`` is the summary of condensation 260."""
-    return f"S{summary_of(event_id)}" if event_id < NOT_RECORDED else str(event_id)
 
 
 def event_id_in(text: str) -> int | None:
@@ -93,16 +87,11 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
     return replace(summary, timestamp=action.timestamp, origin=origin, redacted=action.redacted)
 
 
-def moment_words(at: datetime) -> str:
-    """Return a time in UTC, or without a zone, in the form ``2026-03-01 14:03:05``."""
-    return (at.astimezone(UTC) if at.tzinfo else at).isoformat(" ", "seconds")[:19]
-
-
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return when the event happened, as ``moment_words`` does. A time without a zone is shown as its source wrote it.
+    """Return when the event happened, as ``time_words`` does. A time without a zone is shown as its source wrote it.
     Empty if the event has no time.
     """
-    return (time_text(event, recorded_at) or "").replace("T", " ", 1)[:19]
+    return time_words(time_text(event, recorded_at) or "")
 
 
 _Part = tuple[str, str]
@@ -128,7 +117,7 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     """Yield the short fields of an event, for a line each."""
     yield "source", event.source
     if event.timestamp != recorded_at:
-        yield "recorded at", moment_words(recorded_at)
+        yield "recorded at", time_words(recorded_at)
     if event.origin is not None:
         named = "" if event.origin.id is None else f", id {json.dumps(event.origin.id, ensure_ascii=False)}"
         yield "imported from", f"{event.origin.format}{named}"
@@ -142,10 +131,10 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
         yield "is error", "yes"
     redacted = event.redacted
     if redacted is not None:
-        said = f"{moment_words(redacted.at)} by {redacted.by}: {redacted.reason}"
+        said = f"{time_words(redacted.at)} by {redacted.by}: {redacted.reason}"
         yield "redacted", f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})"
     for event_id, its_hash in zip(getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False):
-        yield "redacts", f"event {event_id} (hash {its_hash})"
+        yield "redacts", f"event {id_words(event_id)} (hash {its_hash})"
     if by := getattr(event, "by", ""):
         yield "by", by
     if not event.shown:
@@ -177,7 +166,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
     intervals, summaries = event.forgotten
     yield "forgotten", interval_words(intervals, len(intervals)) or "no events"
     if summaries:
-        yield "and summaries", ", ".join(map(str, summaries))
+        yield "and summaries", ", ".join(map(id_words, summaries))
     if event.summary is not None:
         yield f"summary (at {event.summary_offset})", event.summary
     if event.metadata:

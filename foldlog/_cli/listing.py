@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import listed
 from foldlog._companions import companion_of
+from foldlog._documents import ConversationDocument
+from foldlog._figures.prices import Prices
+from foldlog._figures.shown import document_of
+from foldlog._figures.spending import unpriced
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, Store
@@ -21,22 +26,10 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from foldlog._documents import ConversationDocument
-
-
 _FEW, _FEW_EVENTS = 50, 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
-
-
-SORTS: dict[str, Callable[[ConversationRow], Any]] = {
-    "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
-    "last": lambda row: row.updated_at,
-}
-FIGURES = (
-    *("activity", "started", "duration", "state", "events", "errors", "wait", "view", "prompt", "tokens", "cost"),
-    *("condensations", "saved"),
-)
-"""Orders by figures."""
+_COUNTED = 10_000
+"""Those that are not shown are counted up to this many."""
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
@@ -46,12 +39,12 @@ _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 class Filters(NamedTuple):
     """The conditions that a conversation must meet to be in a list."""
 
-    attributes: Sequence[str]
-    match: str | None
-    here: bool
-    after: datetime | None
-    to_be_resumed: bool
-    every: bool
+    attributes: Sequence[str] = ()
+    match: str | None = None
+    here: bool = False
+    after: datetime | None = None
+    to_be_resumed: bool = False
+    every: bool = False
 
 
 class Aside:
@@ -59,30 +52,38 @@ class Aside:
 
     ``locked``    conversations whose figures need a key, with the problem
     ``unpriced``  of each conversation of unknown cost: its models without a price
-    ``own``       the ids of those that runtimes keep for themselves
+    ``own``       how many runtimes keep for themselves
+    ``left``      how many are not shown, where that is known without a look at each
     ``unsorted``  how many have no value of what the list is sorted by
     """
 
     def __init__(self) -> None:
         self.locked: dict[str, str] = {}
         self.unpriced: list[set[str]] = []
-        self.own: list[str] = []
+        self.own = 0
+        self.left = 0
         self.unsorted = 0
 
     def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
         """Yield the rows of conversations that no runtime keeps for itself."""
         for row in rows:
             if companion_of(row.id):
-                self.own.append(row.id)
+                self.own += 1
             else:
                 yield row
+
+    def total(self, shown: int, rows: Iterator[ConversationRow]) -> str:
+        """Return how many conversations there are beside those that are shown; an empty text where all are."""
+        left = self.left or sum(1 for _ in islice(rows, _COUNTED))
+        more = " or more" if left == _COUNTED else ""
+        return f"{shown + left:,}{more}" if left else ""
 
     def say(self, sort: str, *, with_costs: bool) -> None:
         if self.unsorted:
             what = count(self.unsorted, "conversation")
             terminal.note(f"{what} cannot be sorted by {sort}: the last ones in either order")
         if self.own:
-            terminal.note(f"{count(len(self.own), 'conversation')} that runtimes keep for themselves: --all shows them")
+            terminal.note(f"{count(self.own, 'conversation')} that runtimes keep for themselves: --all shows them")
         if self.locked:
             problem = next(iter(self.locked.values()))
             terminal.note(f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}")
@@ -125,8 +126,6 @@ def _with_attributes(
 
 def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
-    from foldlog._figures.stored import FiguresOfStore
-
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
         if more.problem is not None and more.needs_key:
@@ -152,16 +151,10 @@ def is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterat
 
 
 def describe_rows(
-    store: Store, aside: Aside, prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
-) -> Iterator[tuple[ConversationRow, ConversationDocument]]:
-    from foldlog._documents import ConversationDocument
-    from foldlog._figures.prices import Prices
-    from foldlog._figures.shown import document_of
-    from foldlog._figures.spending import unpriced
-    from foldlog._figures.stored import FiguresOfStore
-
-    table = Prices(prices)
-    for row, figures in FiguresOfStore(store).of(rows, whole=sizes):
+    aside: Aside, stored: FiguresOfStore, table: Prices, rows: Iterable[ConversationRow], *, sizes: bool
+) -> Iterator[ConversationDocument]:
+    """Yield the document of each conversation; without ``sizes`` without what its View and its calls tell."""
+    for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
@@ -169,27 +162,40 @@ def describe_rows(
             terminal.unread(terminal.about(row.id, more.problem))
         if not sizes:
             near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
-            yield row, ConversationDocument.of_row(row, **near)
+            yield ConversationDocument.of_row(row, **near)
             continue
         one = document_of(row, figures, table)
         if one.spent and one.spent.cost is None:
             aside.unpriced.append(unpriced(figures.calls, table))
-        yield row, one
+        yield one
 
 
 def sorted_by_figure(
-    store: Store, aside: Aside, prices: Path | None, rows: Iterable[ConversationRow], sort: str, *, reverse: bool
+    store: Store,
+    aside: Aside,
+    figures: FiguresOfStore,
+    filters: Filters,
+    sort: str,
+    *,
+    reverse: bool,
+    limit: int | None,
 ) -> Iterator[ConversationRow]:
     """Yield conversations in the order of a figure, in either order those last of which it is not known, and then
-    erased ones.
+    erased ones. Without a filter, and for the first ``limit`` of them, SQL chooses these.
     """
-    from foldlog._figures.prices import Prices
-    from foldlog._figures.stored import FiguresOfStore
-
-    there = {row.id: row for row in rows}
-    figures = FiguresOfStore(store, prices=Prices(prices))
     with terminal.working("reading conversations"):
         figures.refresh()
+    if limit is not None and filters == Filters(every=filters.every):
+        page = figures.page(Where(companions=filters.every), sort=sort, reverse=reverse, limit=limit)
+        aside.unsorted = page.unknown
+        is_cut = len(page.rows) == limit
+        aside.left = page.total - limit if is_cut else 0
+        aside.own = figures.count() - page.total if is_cut and not filters.every else 0
+        yield from (row for row, _ in page.rows)
+        left = iter(()) if is_cut else select_rows(store, filters, aside)
+    else:
+        there = {row.id: row for row in select_rows(store, filters, aside)}
         names, aside.unsorted = figures.sorted(sort, reverse=reverse, among=there)
-    yield from (there.pop(name) for name in names if name in there)
-    yield from (row for row in there.values() if row.erased_at is not None)
+        yield from (there.pop(name) for name in names if name in there)
+        left = iter(there.values())
+    yield from (row for row in left if row.erased_at is not None)

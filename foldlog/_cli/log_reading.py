@@ -6,13 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from heapq import nlargest
 
 from foldlog._cli.selection import Selection
-from foldlog._figures.overview import counted_in
+from foldlog._figures.counts import is_waited_for, seconds_between
+from foldlog._figures.overview import counted_in, is_about_it
 from foldlog._kinds import KINDS
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import sound
+from foldlog._words.times import told_at
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
+from foldlog.eventstore.inside import EventTime, is_structural
 
 _POLL_S = 0.2
 SAID = frozenset(KINDS) - {"documents"}
@@ -66,6 +70,21 @@ class LogReading:
             found[:0] = self.events(begin, end)
             end = begin
         return found[-number:] if number else []
+
+    def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
+        """Return the selected events that took longest to come, by a model or a tool, with the seconds since the event
+        before, the longest first. Cost: these events.
+        """
+        waits: list[tuple[float, Logged]] = []
+        reached: EventTime | None = None
+        for one in sound(self._store, self._conversation, start, self.end(stop), self.findings):
+            at = told_at(one.event, one.recorded_at)
+            if at is None or is_about_it(one.event) or is_structural(one.event):
+                continue
+            if reached is not None and is_waited_for(one.event) and self._wanted.takes(one.event, one.recorded_at):
+                waits.append((seconds_between(reached, at), one))
+            reached = at
+        return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
         """Yield events as they are appended, until Ctrl-C or up to ``stop``."""

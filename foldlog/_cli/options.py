@@ -60,6 +60,15 @@ PricesFile = Annotated[
         show_default="the table of litellm, or of genai-prices",
     ),
 ]
+REASON = typer.Option("--reason", metavar="TEXT", help="Why: the receipt or the tombstone keeps it.")
+"""Of what goes for good, which keeps a receipt or a tombstone."""
+OLDER_THAN = typer.Option(
+    "--older-than",
+    metavar="TIME",
+    help="What was recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported is as old as the last "
+    "import that added to it.",
+)
+Detach = Annotated[bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
 SomeConversations = Annotated[
     list[str] | None,

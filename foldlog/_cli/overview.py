@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, existing_db, home_folder, store_name, use_store
-from foldlog._cli.stores import listed, open_existing
+from foldlog._cli.stores import ShortIds, open_existing
 from foldlog._documents import AttentionDocument, HomeDocument
 from foldlog._words.gist import count
+from foldlog._words.times import time_words
 from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
-_COUNTED = 10_000
-"""Conversations are counted up to this many: a screen must come at once."""
 _NEW = 20
 """Conversations whose figures are counted for this screen; others wait for a list."""
 _RECENT = 5
@@ -36,7 +34,7 @@ def show_overview(commands: Mapping[str, str]) -> None:
     use_store(db)
     with open_existing(db) as store:
         document = _overview(db, store)
-    terminal.answer(document, lambda: _show(document))
+        terminal.answer(document, lambda: _show(document, ShortIds(store)))
 
 
 def _is_there(db: str) -> bool:
@@ -50,16 +48,14 @@ def _overview(db: str, store: Store) -> HomeDocument:
     from foldlog._figures.stored import FiguresOfStore
     from foldlog._figures.tables import Where
 
-    rows = list(islice(listed(store), _COUNTED))
     figures, prices = FiguresOfStore(store), Prices()
     uncounted = figures.refresh(_NEW)
-    totals, facets = figures.totals(), figures.facets(whats=("state",))
-    recent = figures.page(Where(companions=False), sort="activity", limit=_RECENT).rows
+    totals, facets = figures.counts(whats=("kind",)), figures.facets(whats=("state",))
+    recent = figures.first(Where(companions=False), sort="activity", reverse=True, limit=_RECENT)
     states = {facet.name: facet.conversations for facet in facets}
     return HomeDocument(
         db=db,
-        conversations=sum(row.erased_at is None for row in rows),
-        are_more=len(rows) == _COUNTED,
+        conversations=totals.conversations + figures.missing,
         uncounted=uncounted,
         events=sum(totals.events.values()),
         errors=totals.errors,
@@ -72,7 +68,7 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
     """Yield what is to be done about conversations and their store."""
     if number := states.get("error", 0):
         problem = f"{count(number, 'conversation')} ended with an error"
-        yield AttentionDocument(problem=problem, command=command("list", "--sort", "state"))
+        yield AttentionDocument(problem=problem, command=command("list", "--sort", "state", "--reverse"))
     if number := states.get("open_call", 0):
         problem = f"{count(number, 'conversation')} ended with a call that has no result"
         yield AttentionDocument(problem=problem, command=command("list", "--to-resume"))
@@ -116,17 +112,16 @@ def _show_commands(commands: Mapping[str, str], db: str) -> None:
     )
 
 
-def _show(document: HomeDocument) -> None:
-    more = " or more" if document.are_more else ""
-    told = [f"{count(document.conversations, 'conversation')}{more}", count(document.events, "event")]
+def _show(document: HomeDocument, short: ShortIds) -> None:
+    told = [f"{count(document.conversations, 'conversation')}", count(document.events, "event")]
     told.append("errors unknown" if document.errors is None else count(document.errors, "error"))
     if document.uncounted:
         told.append(f"{document.uncounted:,} not counted yet")
     terminal.say(f"{store_name(document.db or '')}: {', '.join(told)}")
     for row in document.recent:
-        at = (row.last_event_at or "").replace("T", " ", 1)[:16]
+        at = time_words(row.last_event_at or "")
         title = " ".join((row.title or "").split())[:_TITLE]
-        terminal.say(f"  {at:<16}  {terminal.typed_id(row.conversation)}  {title}".rstrip())
+        terminal.say(f"  {at:<19}  {terminal.typed_id(short(row.conversation))}  {title}".rstrip())
     if document.attention:
         terminal.say()
         terminal.say("needs attention:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ from foldlog.eventstore.recorders.urls import absolute_hint
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
 """The most conversations that are compared with a mistyped id."""
+_MADE_ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_SHORT = (8, 13, 18, 23)
 _FEW = 5
 """The most ids that an error names."""
 
@@ -121,6 +124,31 @@ def resolved(store: Store, given: str) -> str:
         listed = ", ".join(map(repr, found[:_FEW])) + (", …" if len(found) > _FEW else "")
         raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
     raise Refused(_not_there(store, given))
+
+
+class ShortIds:
+    """Shortens ids for a terminal: to the first 8 characters of an id that a program made, such as
+    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, or to more of them, where these are another conversation's too.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._short: dict[str, str] = {}
+
+    def __call__(self, conversation: str) -> str:
+        session, slash, rest = conversation.partition("/")
+        if not _MADE_ID.fullmatch(session) or not terminal.has_edge():
+            return conversation
+        if session not in self._short:
+            self._short[session] = self._shortened(session)
+        return f"{self._short[session]}{slash}{rest}"
+
+    def _shortened(self, session: str) -> str:
+        for length in _SHORT:
+            meant = islice(ids_meant(self._store, session[:length]), 2)
+            if all(name == session or name.startswith(f"{session}/") for name in meant):
+                return session[:length]
+        return session
 
 
 def _noted(store: Store, conversation: str) -> str:

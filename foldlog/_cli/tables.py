@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, printable, say
+from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, printable, say
 
 _GAP = "  "
 _PAGE = 1_000
@@ -35,11 +35,11 @@ class Column(NamedTuple):
 COST = Column("cost", "right", marks={"≈": "≈ the price of their tokens stands for calls that tell no cost"})
 
 
-def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows with a cell for each column. Without rows nothing is printed.
+def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs: bool = False) -> None:
+    """Print rows with a cell for each column. Without rows nothing is printed. ``tabs``: where no terminal cuts
+    lines, tabs are between the cells, for ``cut`` and ``awk``.
 
-    A row may have one cell more: a text that stands below it on a terminal, elsewhere at its end. The first cell is
-    never cut, so that an id can be copied: if it is too wide, it has a line of its own.
+    The first cell is never cut, so that an id can be copied: if it is too wide, it has a line of its own.
     """
     out = PrintedLines()
     rows = iter(rows)
@@ -50,7 +50,12 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
         headings = [[printable(column.heading, one_line=True) for column in columns]] if is_first else []
         lines = [*headings, *page]
-        sizes = [[*map(cell_len, row[: len(columns)])] for row in lines]
+        if tabs and out.width == UNLIMITED:
+            for row in lines:
+                print_cells(row)
+            is_first = False
+            continue
+        sizes = [[*map(cell_len, row)] for row in lines]
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
         shown = [columns[place] for place in places]
@@ -65,13 +70,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
             if size[places[0]] > fitted[0]:
                 out.write(row[places[0]], is_cut=False)
                 padded[0] = " " * fitted[0]
-            below = row[-1] if len(row) > len(columns) and row[-1] else ""
-            line = _GAP.join(padded)
-            if below and out.width == UNLIMITED:
-                line, below = f"{line}{_GAP}{below}", ""
-            out.write((line.rstrip(), style))
-            if below:
-                out.write((_GAP + below, "dim"))
+            out.write((_GAP.join(padded).rstrip(), style))
     left_out = [column.heading for place, column in enumerate(columns) if places and place not in places]
     if left_out:
         notes[f"a wider terminal, or --json, also shows: {', '.join(left_out)}"] = None

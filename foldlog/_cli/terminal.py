@@ -182,6 +182,11 @@ def print_heading(text: str) -> None:
     say((text, "bold"), wraps=True)
 
 
+def print_cells(cells: Iterable[str]) -> None:
+    """Print one line of cells with tabs between them."""
+    sys.stdout.write("\t".join(printable(cell, one_line=True) for cell in cells) + "\n")
+
+
 class PrintedLines:
     """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the number of columns of a
     line; ``UNLIMITED`` unless stdout is a terminal. A line is written to stdout at once.

@@ -119,10 +119,8 @@ class Counts(Struct):
         if at is None or is_structural(event):
             return
         self.happened(at)
-        is_answer = isinstance(event, Observation) or begins_reply(event)
-        if self.reached is not None and is_answer:
-            waited = (in_utc(at) - in_utc(self.reached)).total_seconds()
-            self.longest_wait_s = max(self.longest_wait_s or 0.0, waited)
+        if self.reached is not None and is_waited_for(event):
+            self.longest_wait_s = max(self.longest_wait_s or 0.0, seconds_between(self.reached, at))
         self.reached = at
 
     def _count_call(self, call: Action) -> None:
@@ -139,6 +137,16 @@ class Counts(Struct):
 
     def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
         sum_up(self.condensations, {strategy: CondensationsDocument(cost=cost, **outcome)})
+
+
+def is_waited_for(event: Event) -> bool:
+    """Return whether a model or a tool made the event: what comes before it, waits for it."""
+    return isinstance(event, Observation) or begins_reply(event)
+
+
+def seconds_between(first: EventTime, last: EventTime) -> float:
+    """Return the seconds from one time to another."""
+    return (in_utc(last) - in_utc(first)).total_seconds()
 
 
 def _marks_errors(event: Event) -> bool:

@@ -41,9 +41,12 @@ _EVERYTHING = Where()
 
 
 class Page(NamedTuple):
-    """Some of the chosen conversations in an order, and how many are chosen."""
+    """Some of the chosen conversations in an order, of how many of them the figure is not known, and how many are
+    chosen in all.
+    """
 
     rows: Sequence[Row]
+    unknown: int
     total: int
 
 
@@ -172,11 +175,19 @@ class FiguresOfStore:
         """Return ``limit`` of the chosen conversations after the first ``start`` of them, in the order of a figure;
         unknown ones come last in either order. Raises ``InvalidArgument`` for another sort than those of ``SORTS``.
         """
-        found = self._sorted(where, sort, reverse=reverse, most=start + limit)
-        keys = [key for key, *_ in found[start:]]
+        found = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
+        rows = self._rows_of([key for key, *_ in found])
+        unknown = sum(figure is None for _, figure, _ in found) if sort != "id" else 0
+        return Page(rows, unknown, self.count(where))
+
+    def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
+        """Return the first of the chosen conversations in the order of a figure, as ``page`` does."""
+        return self._rows_of([key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)])
+
+    def _rows_of(self, keys: Sequence[int]) -> list[Row]:
         figures = self._tables.of_keys(keys)
         rows = [(self._row(figures[key]), figures[key]) for key in keys if key in figures]
-        return Page([(row, one) for row, one in rows if row is not None], self.count(where))
+        return [(row, one) for row, one in rows if row is not None]
 
     def sorted(self, sort: str, *, reverse: bool, among: Collection[str]) -> tuple[list[str], int]:
         """Return the ids of these conversations in the order of a figure, and of how many of them it is not known."""
@@ -217,16 +228,21 @@ class FiguresOfStore:
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
         """Return the totals of the chosen conversations. A reply that several of them have counts once."""
-        stats = Stats()
-        for columns in self._tables.ask("figure_sums", where):
-            stats.add_sums(*columns)
-        for what, name, number in self._named(self._tables.ask("figure_totals", where, json.dumps(TOTALS))):
-            stats.add_count(what, name, number)
+        stats = self.counts(where)
         calls = self._calls(where)
         stats.models = priced(calls, self._prices)
         stats.unpriced = {call.model for call in calls if self._has_no_price(call)}
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
+        return stats
+
+    def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
+        """Return the totals without calls of models; of ``whats`` alone where not all are wanted."""
+        stats = Stats()
+        for columns in self._tables.ask("figure_sums", where):
+            stats.add_sums(*columns)
+        for what, name, number in self._named(self._tables.ask("figure_totals", where, json.dumps(whats))):
+            stats.add_count(what, name, number)
         return stats
 
     def _named(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, float | None]]:

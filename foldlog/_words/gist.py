@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog._values import parsed
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import CondensationAction, Event, events
+from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
 from foldlog.eventstore.inside import said
 from foldlog.projections import normalize, words_of
 
@@ -56,7 +56,9 @@ def _words(event: Event, length_max: int) -> str:
         case events.Retraction(version=version, reason=reason):
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
         case events.Redaction(event_ids=ids, reason=reason):
-            erased = interval_words(normalize((event_id, event_id) for event_id in ids))
+            summaries = [id_words(event_id) for event_id in ids if event_id < NOT_RECORDED]
+            recorded = normalize((event_id, event_id) for event_id in ids if event_id > NOT_RECORDED)
+            erased = ", ".join([word for word in (interval_words(recorded), *summaries) if word])
             return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
@@ -105,6 +107,11 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) 
     """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at most."""
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
+
+
+def id_words(event_id: int) -> str:
+    """Return the id of an event as people read it: ``S260`` is the summary of condensation 260."""
+    return f"S{summary_of(event_id)}" if event_id < NOT_RECORDED else str(event_id)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

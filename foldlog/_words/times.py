@@ -32,6 +32,29 @@ def moment_of(text: str) -> datetime:
         raise ValueError(f"{text[:80]!r} is not a time; give 2026-03-01 or 7d") from error
 
 
+def time_words(at: datetime | str) -> str:
+    """Return a time as people read it: ``2026-03-01 14:03:05``, in UTC, or without a zone where its source names none.
+    A text is such a time as ISO 8601.
+    """
+    if isinstance(at, str):
+        return at.replace("T", " ", 1)[:19]
+    return (at.astimezone(UTC) if at.tzinfo else at).isoformat(" ", "seconds")[:19]
+
+
+def duration_words(seconds: float) -> str:
+    """Return a time that something took: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4 h``."""
+    whole = round(seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60:02} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened, without a zone where its source names none: its own time; without one, the time
     of its recording.

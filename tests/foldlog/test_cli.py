@@ -94,7 +94,8 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
     assert "claude-code: The \\x1b[31mred kite" in out
     assert "claude-code: First\n" in out
     monkeypatch.setenv("COLUMNS", "80")
-    assert "\n  claude-code: First\n" in foldlog("list").out
+    [line] = [line for line in foldlog("list").out.splitlines() if line.startswith("s2 ")]
+    assert line.endswith("claude-code: First"), "one line a run"
     assert foldlog("store", "erase", "s1", "--yes", "--reason", "asked to").status == 0
     assert foldlog("list", "--long", "--json").document["conversations"][1]["title"] is None
 
@@ -316,7 +317,7 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
             ran = foldlog(*typed.split())
             assert ran.status == 0
             assert [line for line in ran.out.splitlines() if line.rstrip() != name and len(line) > columns] == [], typed
-    assert " 100 " in foldlog("list").out
+    assert " 100 " in foldlog("list", "-s").out
     assert name in foldlog("list").out  # whole, on one line
 
 

@@ -310,7 +310,7 @@ def serving(store, **how):
 
 
 def named(lines, name):
-    (line,) = (line for line in lines if line.startswith(f"{name} "))
+    (line,) = (line for line in lines if line.split()[:1] == [name])
     return line
 
 
@@ -352,7 +352,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     shown = {"partly": "unknown", "priced": "≈ $20.0000", "half": "unknown", "silent": "unknown", "told": "$0.5000"}
     for _ in range(2):  # counted, then kept
         lines = foldlog("list", "--long", "--prices", "p.json").out.splitlines()
-        assert [name for name, cost in {**shown, "unknown": "  unknown"}.items() if cost in named(lines, name)] == [
+        assert [name for name, cost in {**shown, "unknown": "\tunknown"}.items() if cost in named(lines, name)] == [
             *shown,
             "unknown",
         ]

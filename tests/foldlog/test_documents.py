@@ -78,8 +78,9 @@ def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages):
         assert ("title" in printed, "spent" in printed) == (True, length == "--long")
 
 
-def test_a_text_stands_behind_all_columns_of_its_row_also_where_the_last_is_empty(foldlog):
+def test_piped_each_cell_of_a_list_has_a_place_also_where_it_is_empty(foldlog):
     Path("c.jsonl").write_text('{"role": "user", "content": "list"}\n{"role": "assistant", "content": "a.py"}\n')
     foldlog("import", "c.jsonl")
     heading, row = foldlog("list", "--short").out.splitlines()
-    assert row.index("openai-chat: list") > heading.index("last activity (UTC)") + len("last activity (UTC)")
+    cells = dict(zip(heading.split("\t"), row.split("\t"), strict=True))
+    assert cells == {"conversation": "c", "last activity": "", "events": "2", "title": "openai-chat: list"}

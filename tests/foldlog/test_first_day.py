@@ -66,12 +66,14 @@ def test_without_a_command_what_needs_attention_is_shown_with_what_mends_it(fold
         histories.erase("gone", reason="asked to", complete=False)
     found = foldlog("--json").document
     assert {each["problem"]: each["command"] for each in found["attention"]} == {
-        "1 conversation ended with an error": "foldlog list --sort state",
+        "1 conversation ended with an error": "foldlog list --sort state --reverse",
         "1 conversation ended with a call that has no result": "foldlog list --to-resume",
         "the files may still hold bytes of what was erased": "foldlog store vacuum",
     }
     assert (found["conversations"], found["errors"]) == (2, 1)
-    assert "needs attention:\n  1 conversation ended with an error: foldlog list --sort state\n" in foldlog().out
+    assert (
+        "needs attention:\n  1 conversation ended with an error: foldlog list --sort state --reverse\n" in foldlog().out
+    )
     for each in found["attention"]:
         assert foldlog(*each["command"].split()[1:]).status == 0
     assert all("bytes" not in each["problem"] for each in foldlog("--json").document["attention"])

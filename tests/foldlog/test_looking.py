@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -344,15 +344,14 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
     assert listed("--sort errors --reverse --limit 1") == ["alpha-2"]
     heading, first, *_ = foldlog("list", "--sort", "tokens", "--reverse").out.splitlines()
     assert "tokens spent" in heading
-    assert " 10,000 " in first
+    assert "\t10,000\t" in first
     for order, most in (("tokens", "10,000"), ("cost", "$0.5000"), ("errors", "2")):
         heading, first, *_ = foldlog("list", "--short", "--sort", order, "--reverse").out.splitlines()
-        assert heading.split()[-1] == order.replace("tokens", "spent")
-        assert "first recorded (UTC)" in heading
-        assert most in first.split(), first
+        assert heading.split("\t")[1] == order.replace("tokens", "tokens spent")
+        assert first.split("\t")[1] == most
     (row,) = foldlog("list", "--long", "--match", "alpha-2", "--json").document["conversations"]
     assert (row["errors"], row["spent"]["prompt_tokens"]) == (2, None)
-    for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort last"):
+    for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort recorded"):
         assert foldlog("list", *typed.split()).out == "None of 3 conversations matches.\n"
     assert foldlog("list", "--limit", 0).out == "None of 3 conversations is listed: --limit is 0.\n"
     foldlog("attributes", "beta", "--set", "app=x")
@@ -383,7 +382,7 @@ LISTS = {
     "--match PHA --reverse": ["alpha-2", "alpha-1"],
     "--match PLEASE": ["alpha-1"],
     "--match foldlo --limit 1": ["alpha-1"],
-    "--sort last --limit 2": ["alpha-1", "alpha-2"],
+    "--sort recorded --limit 2": ["alpha-1", "alpha-2"],
     "--since 2099-01-01": [],
     "--limit 0": [],
 }
@@ -536,7 +535,7 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog, 
         for number in range(103):
             store.append(f"c{number:03}", said("a word"), expected_version=0)
     note = "foldlog: note: 100 of 103 are shown: -n N shows more"
-    for options in ((), ("--sort", "last", "-r"), ("--sort", "events"), ("--long",)):
+    for options in ((), ("--sort", "recorded", "-r"), ("--sort", "events"), ("--long",)):
         ran = foldlog("list", *options)
         assert (ran.status, len(ran.out.splitlines()), note in ran.err) == (0, 101, True), options
     assert (len(foldlog("list", "-n", 102).out.splitlines()), foldlog("list", "-n", 102).err) == (103, "")
@@ -553,3 +552,42 @@ def test_json_has_the_word_for_an_error_that_the_filter_has(foldlog, tmp_path):
     assert (event["label"], event["kind"]) == ("error", "observation")
     assert foldlog("show", "c", "1", "--json").document["event"]["label"] == "error"
     assert [each["label"] for each in foldlog("view", "c", "--json").document["events"]] == ["action", "error"]
+
+
+def test_the_slowest_events_of_a_log_come_with_how_long_they_took(foldlog):
+    start = datetime(2026, 2, 17, 9, tzinfo=UTC)
+    at = [start + timedelta(seconds=seconds) for seconds in (0, 3, 603, 604, 10_604)]
+    call = Action(tool="bash", arguments={}, call_id="a", source="agent", timestamp=at[1])
+    with foldlog_open("foldlog.db") as histories:
+        histories["c"].append(
+            [
+                Message(source="user", content="go", timestamp=at[0]),
+                call,
+                Observation(content="built", call_id="a", tool="bash", timestamp=at[2]),
+                Message(source="agent", content="done", timestamp=at[3]),
+                Message(source="user", content="thanks, a day later", timestamp=at[4]),
+            ]
+        )
+    lines = foldlog("log", "c", "--slow").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["2", "1", "3"], "no user is waited for"
+    assert ["10 m 00 s" in lines[0], "3.0 s" in lines[1]] == [True, True]
+    assert len(foldlog("log", "c", "--slow", "-n", "1").out.splitlines()) == 1
+    [first, *_] = foldlog("log", "c", "--slow", "--json").document["events"]
+    assert (first["id"], first["waited_s"]) == (2, 600)
+    assert foldlog("log", "c", "--slow", "--follow").status == 2
+
+
+def test_ids_that_programs_made_are_short_on_a_terminal_and_whole_in_a_pipe(foldlog, monkeypatch):
+    one, two, three = (f"0199c1b{digit}-6c3e-7a10-b2c8-5d0d3a9f1e42" for digit in "233")
+    three = f"{three[:-1]}3"
+    agent, words = f"{one}/agent-a1", "a-name-that-somebody-gave-and-that-is-long"
+    with foldlog_open("foldlog.db") as histories:
+        for name in (one, two, three, agent, words):
+            histories[name].append(Message(source="user", content="go"))
+    assert [line.split("\t")[0] for line in foldlog("list").out.splitlines()[1:]] == [one, agent, two, three, words]
+    monkeypatch.setenv("COLUMNS", "140")
+    shown = [line.split()[0] for line in foldlog("list", "--short").out.splitlines()[1:]]
+    assert shown == [one[:8], f"{one[:8]}/agent-a1", two, three, words], "of two alike all is shown"
+    for short in shown:
+        assert foldlog("log", short).status == 0, short
+    assert foldlog("search", "go").out.splitlines()[0].split()[0] in shown

@@ -499,8 +499,8 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
         histories["c"].append(CondensationAction(forgotten_event_ids=[2], summary="Marigold", summary_offset=0))
         histories["c"].fork(2, "f")
     ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes")
-    assert "c: 3 events: 0, 1, summary of condensation 4\n" in ran.out
-    quote = "the summary of condensation 3 replaces redacted events and may quote them; --with-summaries redacts it"
+    assert "c: 3 events: 0, 1, summary S4\n" in ran.out
+    quote = "summary S3 replaces redacted events and may quote them; --with-summaries redacts it"
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
 
 
@@ -650,16 +650,16 @@ def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_p
     given = ("store", "redact", *named, "--reason", "r", "--with-summaries")
     listed = foldlog(*given, "--dry-run").out
     for line in (
-        "c: 3 events: 0, 1, summary of condensation 3, which may quote it",
-        "f: 1 event: summary of condensation 3, which may quote it",
-        "g: 1 event: summary of condensation 4, which may quote it",
-        "other: 1 event: summary of condensation 1, which may quote it",
+        "c: 3 events: 0, 1, summary S3, which may quote it",
+        "f: 1 event: summary S3, which may quote it",
+        "g: 1 event: summary S4, which may quote it",
+        "other: 1 event: summary S1, which may quote it",
         "6 events of 4 conversations to redact",
     ):
         assert f"{line}\n" in listed.replace("events: 1, 0", "events: 0, 1")
     told = foldlog(*given).out
     assert asked[0][-1] == "each of 6 events"
-    assert named[0] != "c" or "f, summary of condensation 3, which may quote it: " in "\n".join(asked[0][2])
+    assert named[0] != "c" or "f, summary S3, which may quote it: " in "\n".join(asked[0][2])
     gone = re.findall(r"^(\w+): event (\d) redacted at ", told, re.MULTILINE)
     assert sorted(gone) == [
         (name, i) for name, ids in (("c", "013"), ("f", "3"), ("g", "4"), ("other", "1")) for i in ids

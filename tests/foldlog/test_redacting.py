@@ -198,7 +198,7 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
     assert "c: event 1 redacted at " in ran.out
     assert " by ann, hash " in ran.out
-    assert "c: the summary of condensation 3 replaces it and may quote it; --with-summaries redacts it" in ran.out
+    assert "c: summary S3 replaces it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
     ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
     [receipt] = ran.document["receipts"]

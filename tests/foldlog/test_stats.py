@@ -97,7 +97,8 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
         assert f" events, {errors}20" in foldlog("stats", *several.split()).out
     told = foldlog("stats", "mini", "text", "pasted")
     assert "of 3 conversations, 3 without usage, 2 of sources that mark no errors" in told.err
-    assert re.findall(r"(?m)^(told|mini) .* (1) ", foldlog("list", "--long").out) == [("mini", "1"), ("told", "1")]
+    cells = [line.split("\t") for line in foldlog("list", "--long").out.splitlines()]
+    assert [(cell[0], cell[3]) for cell in cells if cell[0] in ("told", "mini")] == [("mini", "1"), ("told", "1")]
     assert [run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]] == [None, 1]
     assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
     listed = foldlog("list", "--long", "--json").document["conversations"]
@@ -393,7 +394,7 @@ def test_a_narrow_terminal_keeps_ids_and_costs_whole_and_says_which_columns_it_l
     for typed in ("stats", "list", "list --sort cost", "list --sort events"):
         ran = foldlog(*typed.split(), *["--long"] * typed.startswith("list"))
         assert "$70.5000" in ran.out, ran.out
-        assert "stats" in typed or name in ran.out
+        assert "stats" in typed or name[:8] in ran.out
         assert max(map(len, ran.out.splitlines())) <= columns
         assert ("a wider terminal, or --json, also shows: " in ran.out) is (columns < 200)
         assert " 2 " in ran.out, "events are not left out where they sort the list"

@@ -202,7 +202,7 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages
 def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
     foldlog("import", five_messages, "--conversation", name)
     for shown in foldlog("list").out.splitlines()[1:2]:
-        word = shown.split("  ")[0]
+        word = shown.split("\t")[0]
         assert word == printable(word, one_line=True)
         typed = word if "$" in word else f"'{word}'"
         pasted = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
@@ -231,9 +231,10 @@ PRINTS = {
     "print_indented": lambda: terminal.print_indented(4, HOSTILE, (HOSTILE, "bold")),
     "print_grid": lambda: terminal.print_grid([([ONE_LINE, (ONE_LINE, "bold")], [ONE_LINE])]),
     "print_heading": lambda: terminal.print_heading(ONE_LINE),
+    "print_cells": lambda: terminal.print_cells([ONE_LINE, ONE_LINE]),
     "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),
     "PrintedLines": lambda: PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
-    "print_rows": lambda: print_rows([Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE, ONE_LINE]]),
+    "print_rows": lambda: print_rows([Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE]]),
     "confirm": lambda: terminal.confirm("erase", "erased", [ONE_LINE], ONE_LINE, ONE_LINE),
     "complain": lambda: terminal.complain(ONE_LINE),
     "warn": lambda: terminal.warn(ONE_LINE),

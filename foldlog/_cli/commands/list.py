@@ -9,21 +9,23 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import existing_db
-from foldlog._cli.listing import FIGURES, SORTS, Aside, Filters, describe_rows, is_short, select_rows, sorted_by_figure
+from foldlog._cli.listing import Aside, Filters, describe_rows, is_short, select_rows, sorted_by_figure
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
 from foldlog._cli.selection import given_moment, pairs
 from foldlog._cli.stores import open_existing
+from foldlog._figures.prices import Prices
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.tables import SORTS
 from foldlog._history.lease import ends_of_leases
 
 _SHOWN = 100
 """A list for people has this many conversations by default, and says how many there are."""
 
 
-_COLUMNS = (*SORTS, *FIGURES)
-_MORE = "-n N shows more, --sort last --reverse the newest first"
+_MORE = "-n N shows more, --sort recorded --reverse the newest first"
 
 
 def run(
@@ -49,7 +51,7 @@ def run(
         ),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(_COLUMNS)}.", show_default="id")
+        str, typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(SORTS)}.", show_default="id")
     ] = "id",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
     limit: Annotated[
@@ -92,41 +94,42 @@ def run(
     """List the conversations of a store, or some of them: id, number of events, time of the last event, format and
     title. Before the first use of an import, it shows the number of records, and what the model is sent is unknown.
 
-    sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
-    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens. A fork counts only
-    what it did itself.
+    Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that the model is sent
+    now; errors, results that their source marks so. Tokens spent and cost are what calls of models tell, or the price
+    of their tokens. A fork counts only what it did itself. Piped, tabs are between the columns.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if followers:
         return list_followers(db)
-    if sort not in _COLUMNS:
-        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_COLUMNS)}")
+    if sort not in SORTS:
+        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(SORTS)}")
     filters = Filters(
         attributes or (), match, here, given_moment("--since", since), to_be_resumed=to_be_resumed, every=every
     )
-    aside = Aside()
+    aside, table = Aside(), Prices(prices)
+    is_sorted, is_cut = sort != "id" or reverse, limit is None and not as_json
+    most = _SHOWN if is_cut else limit
     with open_existing(db) as store:
-        rows = select_rows(store, filters, aside)
+        figures = FiguresOfStore(store, prices=table)
         long = True if long is None and prices is not None else long
+        if long is None and is_sorted:
+            long = not as_json
+        if is_sorted:
+            rows = sorted_by_figure(store, aside, figures, filters, sort, reverse=reverse, limit=most)
+        else:
+            rows = select_rows(store, filters, aside)
         if long is None and not as_json:
             rows, long = is_short(rows, limit)
-        sizes = bool(long or sort in FIGURES)
-        in_full = sizes and long is not False
-        if sort in FIGURES:
-            rows = sorted_by_figure(store, aside, prices, rows, sort, reverse=reverse)
-        elif sort != "id" or reverse:
-            rows = iter(sorted(rows, key=SORTS[sort], reverse=reverse))
-        is_cut = limit is None and not as_json
-        shown = islice(rows, _SHOWN if is_cut else limit)
-        described = (one for _, one in describe_rows(store, aside, prices, shown, sizes=sizes))
+        sizes = bool(long or is_sorted)
+        described = describe_rows(aside, figures, table, islice(rows, most), sizes=sizes)
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
             terminal.emit_list(ListDocument(db=existing_db(db), conversations=streamed(described)))
             return
-        if not print_conversations(described, sort, is_tree=sort == "id" and not reverse, in_full=in_full):
+        if not print_conversations(store, described, sort, is_tree=not is_sorted, in_full=bool(long)):
             show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))
-        if is_cut and (left := sum(1 for _ in rows)):
-            terminal.note(f"{_SHOWN:,} of {_SHOWN + left:,} are shown: {_MORE}")
-    aside.say(sort, with_costs=in_full or sort == "cost")
+        if is_cut and (total := aside.total(_SHOWN, rows)):
+            terminal.note(f"{_SHOWN:,} of {total} are shown: {_MORE}")
+    aside.say(sort, with_costs=bool(long) or sort == "cost")

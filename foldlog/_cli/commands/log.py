@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from msgspec import UNSET
@@ -22,10 +22,12 @@ from foldlog._documents import BorderDocument, LogDocument, streamed
 from foldlog._kinds import label
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import Border, Logged
+from foldlog._words.times import duration_words
+from foldlog.eventstore import Border, Event, Logged
 from foldlog.eventstore.inside import is_structural
 
 _UNCOUNTED = "(not counted) "
+_SLOW = 10
 
 
 def run(
@@ -37,6 +39,10 @@ def run(
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events.")
     ] = None,
+    slow: Annotated[
+        bool,
+        typer.Option("--slow", help=f"The {_SLOW} events that a model or a tool took longest for, and how long."),
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")] = False,
     kinds: Kinds = None,
     since: Since = None,
@@ -52,6 +58,8 @@ def run(
 
     Example: foldlog log tidewatch --tail 20 --kind action
     """
+    if slow and (follow or full):
+        raise Refused("--slow chooses events of what is there, a line each: without --follow and --full")
     if stop is not None and stop < start:
         raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
     wanted = selection(kinds, since=since, until=until)
@@ -63,7 +71,12 @@ def run(
         if start >= reading.version > 0 and not follow:
             terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
         lineage = store.query(conversation, lambda read: read.lineage)
-        if tail is None:
+        waits: dict[int, float] = {}
+        if slow:
+            slowest = reading.slowest(_SLOW if tail is None else tail, start, stop)
+            waits = {one.event.id: seconds for seconds, one in slowest}
+            events, lineage = iter([one for _, one in slowest]), ()
+        elif tail is None:
             events = reading.events(start, stop)
         else:
             last = reading.last(tail, start, stop)
@@ -74,8 +87,7 @@ def run(
         if as_json:
             borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
             documents = streamed(
-                shown_document(event, recorded_at) | ({"uncounted": True} if reading.is_uncounted(event) else {})
-                for recorded_at, event in events
+                shown_document(event, recorded_at) | _beside(event, reading, waits) for recorded_at, event in events
             )
             document = LogDocument(
                 conversation=conversation, version=reading.version, borders=borders or UNSET, events=documents
@@ -83,17 +95,31 @@ def run(
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with suppress(KeyboardInterrupt) if follow else paged():
-                _show(events, [each for each in lineage if each.version >= start], reading, stop, full=full)
+                _show(events, [each for each in lineage if each.version >= start], reading, stop, waits, full=full)
     if reading.documents:
         terminal.note(f"{count(reading.documents, 'change')} of documents and attributes: --all shows them")
     for finding in reading.findings:
         terminal.warn(finding)
 
 
+def _beside(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
+    """Return what a document says beside the event."""
+    beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
+    return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})
+
+
 def _show(
-    events: Iterable[Logged], borders: list[Border], reading: LogReading, stop: int | None, *, full: bool
+    events: Iterable[Logged],
+    borders: list[Border],
+    reading: LogReading,
+    stop: int | None,
+    waits: Mapping[int, float],
+    *,
+    full: bool,
 ) -> None:
-    """Print the events, with a line where each fork begins: before its first event, or after the last shared one."""
+    """Print the events, with a line where each fork begins: before its first event, or after the last shared one; with
+    ``waits`` how long each was waited for.
+    """
     lines = terminal.PrintedLines()
     write, width = lines.write, lines.width
 
@@ -113,7 +139,9 @@ def _show(
         back = _UNCOUNTED if uncounted else ""
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
+            (f"{duration_words(waits[event.id]):>9}  " if event.id in waits else "", "bold"),
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
             (f"{back}{gist(event, max(0, width - len(back)))}", style),
         )
-    pass_borders(reading.end(stop))
+    if not waits:
+        pass_borders(reading.end(stop))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import STYLES, moment_words
+from foldlog._cli.events import STYLES
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import Kinds, Since, Until, selection
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import ShortIds, open_existing, resolved
 from foldlog._search import Hit, Searched, hits_document, search
-from foldlog._words.gist import count
+from foldlog._words.gist import count, id_words
+from foldlog._words.times import time_words
 
 _SECONDS = 5.0
 """A search of a larger store ends after this time."""
@@ -70,8 +71,10 @@ def run(
             )
         except ValueError as error:
             raise Refused(str(error)) from error
+        short = ShortIds(store)
+        names = {hit.conversation: short(hit.conversation) for hit in found.hits[:limit]}
     filtered = bool(within or kinds or since or until)
-    terminal.answer(hits_document(line, found, limit), lambda: _show(found.hits[:limit], filtered=filtered))
+    terminal.answer(hits_document(line, found, limit), lambda: _show(found.hits[:limit], names, filtered=filtered))
     if not found.hits:
         terminal.matched_nothing()
     if not as_json:
@@ -95,14 +98,14 @@ def _line(words: Sequence[str]) -> str:
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
-def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
+def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:
     if not hits:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"
         terminal.say(f"{which} has all these words.", wraps=True)
     for hit in hits:
-        name = terminal.typed_id(hit.conversation)
-        at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
-        terminal.say((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim"))
+        name = terminal.typed_id(names[hit.conversation])
+        at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"
+        terminal.say((name, "bold"), f" {id_words(hit.id)}  ", (hit.kind, STYLES[hit.kind]), (at, "dim"))
         terminal.print_indented(4, *_highlighted(hit))
 
 

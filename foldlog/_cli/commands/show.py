@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import event_id_in, id_words, show_event, summary_at
+from foldlog._cli.events import event_id_in, show_event, summary_at
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
@@ -17,6 +17,7 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import shown_document
+from foldlog._words.gist import id_words
 from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Store
 from foldlog.eventstore.inside import said
 from foldlog.projections import summary_event

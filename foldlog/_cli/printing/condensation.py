@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import counted_words
-from foldlog._cli.events import id_words, interval_words
+from foldlog._cli.events import interval_words
 from foldlog._documents import SpendingDocument
-from foldlog._words.gist import cost_words, count, events_and_summaries
+from foldlog._words.gist import cost_words, count, events_and_summaries, id_words
 from foldlog._words.reasons import because
 from foldlog.condensers import (
     LLM,

@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
-
-from foldlog._cli import terminal
-from foldlog._cli.pager import paged
-from foldlog._cli.tables import COST, Column, print_rows
-from foldlog._words.gist import compact, number_words, spent_words
-
-if TYPE_CHECKING:
-    from foldlog._documents import ConversationDocument
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import UnsetType
+
+from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
-from foldlog._cli.stores import listed
-from foldlog._words.gist import count
+from foldlog._cli.pager import paged
+from foldlog._cli.stores import ShortIds, listed
+from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._words.gist import compact, count, number_words, spent_words
+from foldlog._words.times import duration_words, time_words
 from foldlog.eventstore import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from foldlog._documents import ConversationDocument
 
-
-_TOLD_MAX = 160
+_TITLE_MAX = 160
 """Characters of a format and a title. ``--json`` has the whole title."""
 _PAGE = 1_000
 """A list of fewer conversations has each fork under its parent; a longer one is printed while it is read."""
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """Attributes of an import that a list for people does not show."""
-_NAIVE = " (local)"
-"""Stands behind a time whose source names no zone."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and the number of its ancestors that the list shows above it."""
+_Figure = tuple[Column, Callable[["ConversationDocument"], str]]
 
 
-def print_conversations(described: Iterator[ConversationDocument], sort: str, *, is_tree: bool, in_full: bool) -> bool:
+def print_conversations(
+    store: Store, described: Iterator[ConversationDocument], sort: str, *, is_tree: bool, in_full: bool
+) -> bool:
     """Print the lines while they are read, a short list as a tree if asked. Return whether there are any."""
     lines = ((one, 0) for one in described)
     if not (page := list(islice(lines, _PAGE))):
         return False
-    if is_tree and len(page) < _PAGE:
+    if is_tree and len(page) < _PAGE and terminal.has_edge():
         page = _as_tree([one for one, _ in page])
+    names = _LONG if in_full else _SHORT
+    figures = [_FIGURES[name] for name in names if name != sort]
+    if sort in _FIGURES:
+        column, words = _FIGURES[sort]
+        figures.insert(0, (column._replace(may_go=False), words))
+    room = terminal.columns()
+    name, title = Column("conversation", least=min(40, room // 3)), Column("title", least=min(24, room // 4))
+    columns = [name, *(column for column, _ in figures), title]
+    cells = partial(_cells, ShortIds(store), figures)
     with paged():
-        cells = _long_cells if in_full else partial(_short_cells, sort)
-        print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
+        print_rows(columns, map(cells, chain(page, lines)), tabs=True)
     return True
 
 
@@ -69,78 +74,23 @@ def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
     return ordered if is_whole else [(one, 0) for one in listed]
 
 
-_NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
-_ACTIVITY = Column("last activity (UTC)", may_go=True)
-_SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
-_ERRORS = Column("errors", "right", may_go=True)
-
-
-_SENT, _TOKENS, _CONDENSED = (
-    Column(heading, "right", may_go=True) for heading in ("sent+sum.", "≈ tokens", "condensed")
-)
-
-
-_SPENT = Column("tokens spent", "right", may_go=True)
-_LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
-_SORTED_BY = {"events": _NAME[1], "activity": _ACTIVITY, "errors": _ERRORS, "tokens": _SPENT, "cost": COST}
-"""The columns by which a list is sorted."""
-
-
-def _columns(sort: str, *, in_full: bool) -> list[Column]:
-    """Return the columns; that by which the list is sorted is there, and does not go."""
-    kept = _SORTED_BY.get(sort)
-    shown = _LONG if in_full else _SHORT if kept is None or kept in _SHORT else (*_SHORT, kept)
-    return [each._replace(may_go=False) if each is kept else each for each in shown]
-
-
-def _short_cells(sort: str, line: _Line) -> list[str]:
-    kept, (activity, below) = _SORTED_BY.get(sort), _last_cells(line)
-    more = [] if kept is None or kept in _SHORT else [_long_cells(line)[_LONG.index(kept)]]
-    return [*_name_cells(line), line[0].created_at[:19].replace("T", " "), activity, *more, below]
-
-
-def _long_cells(line: _Line) -> list[str]:
-    one, _ = line
-    if one.erased_at is not None or one.sent_events is None:
-        sent = ""
-    else:
-        sent = f"{one.sent_events:,}" + (f" + {one.sent_summaries:,}" if one.sent_summaries else "")
-    tokens, cost = "", spent_words(one.spent) if one.spent else ""
-    if one.spent and one.spent.tokens is not None:
-        tokens = number_words(one.spent.tokens)
-    counted: list[Any] = [one.errors, one.condensations] if one.spent else []
-    errors, condensed = map(number_words, counted) if counted else ("", "")
-    view = "" if one.tokens is None else f"{one.tokens:,}"
-    activity, below = _last_cells(line)
-    return [*_name_cells(line), activity, errors, sent, view, condensed, tokens, cost, below]
-
-
-def _name_cells(line: _Line) -> list[str]:
+def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str]:
     one, depth = line
-    left = "" if one.parent is None else f" (fork of {terminal.typed_id(one.parent)} at {one.parent_version})"
-    name = "  " * depth + terminal.typed_id(one.conversation) + left
-    return [name, "erased" if one.erased_at is not None else f"{one.version if one.events is None else one.events:,}"]
+    name = "  " * depth + terminal.typed_id(short(one.conversation))
+    return [name, *(words(one) for _, words in figures), terminal.cut(_title(short, one), _TITLE_MAX)]
 
 
-def _last_cells(line: _Line) -> list[str]:
-    """Return when something happened last, and what stands below the line."""
-    one, _ = line
-    if one.erased_at is not None:
-        return ["", ""]
-    at = one.last_event_at or ""
-    activity = at.replace("T", " ", 1)[:16]
-    activity += "" if not at or at.endswith("+00:00") else _NAIVE
-    return [activity, terminal.cut(_told(one), _TOLD_MAX)]
-
-
-def _told(one: ConversationDocument) -> str:
+def _title(short: ShortIds, one: ConversationDocument) -> str:
     """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
-    problem = "encrypted" if one.needs_key else one.problem
+    if one.erased_at is not None:
+        return f"erased {time_words(one.erased_at)}"
     from foldlog._formats.record import INCOMPLETE
 
     attributes = {name: value for name, value in (one.attributes or {}).items() if name != "title"}
     incomplete = attributes.pop(INCOMPLETE, "")
+    problem = "encrypted" if one.needs_key else one.problem
     parts = [
+        "" if one.parent is None else f"fork of {terminal.typed_id(short(one.parent))} at {one.parent_version}",
         one.format or "",
         f"({compact(incomplete)})" if incomplete else "",
         one.title or "",
@@ -148,6 +98,64 @@ def _told(one: ConversationDocument) -> str:
     ]
     named = [f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE]
     return "  ".join([": ".join(part for part in parts if part), *named])
+
+
+# -- figures, each by the name that --sort has for it -----------------------------------------------
+
+
+def _events(one: ConversationDocument) -> str:
+    if one.erased_at is not None:
+        return ""
+    return f"{one.version if one.events is None else one.events:,}"
+
+
+def _sent(one: ConversationDocument) -> str:
+    if one.erased_at is not None or one.sent_events is None:
+        return ""
+    return f"{one.sent_events:,}" + (f" + {one.sent_summaries:,}" if one.sent_summaries else "")
+
+
+def _duration(one: ConversationDocument) -> str:
+    if not (one.first_event_at and one.last_event_at):
+        return ""
+    first, last = map(datetime.fromisoformat, (one.first_event_at, one.last_event_at))
+    return "" if (first.tzinfo is None) != (last.tzinfo is None) else duration_words((last - first).total_seconds())
+
+
+def _number(number: int | UnsetType | None) -> str:
+    return f"{number:,}" if isinstance(number, int) else ""
+
+
+def _known(one: ConversationDocument, number: int | UnsetType | None) -> str:
+    """Return a number, ``unknown`` where the source does not have it, and nothing where no event could be read."""
+    if not one.spent:
+        return ""
+    return number_words(number if isinstance(number, int) else None)
+
+
+def _figure(heading: str, words: Callable[[ConversationDocument], str], *, is_text: bool = False) -> _Figure:
+    return Column(heading, "left" if is_text else "right", may_go=True), words
+
+
+_FIGURES: dict[str, _Figure] = {
+    "recorded": _figure("last recorded", lambda one: time_words(one.last_recorded_at), is_text=True),
+    "activity": _figure("last activity", lambda one: time_words(one.last_event_at or ""), is_text=True),
+    "started": _figure("started", lambda one: time_words(one.first_event_at or ""), is_text=True),
+    "duration": _figure("duration", _duration),
+    "state": _figure("ends with", lambda one: (one.state or "").replace("_", " "), is_text=True),
+    "events": _figure("events", _events),
+    "errors": _figure("errors", lambda one: _known(one, one.errors)),
+    "wait": _figure("longest wait", lambda one: duration_words(one.longest_wait_s) if one.longest_wait_s else ""),
+    "sent": _figure("sent+sum.", _sent),
+    "view": _figure("≈ tokens", lambda one: _number(one.tokens)),
+    "prompt": _figure("last prompt", lambda one: _number(one.last_prompt_tokens)),
+    "condensations": _figure("condensed", lambda one: _known(one, one.condensations)),
+    "saved": _figure("tokens saved", lambda one: _number(one.tokens_saved)),
+    "tokens": _figure("tokens spent", lambda one: _number(one.spent.tokens) if one.spent else ""),
+    "cost": (COST, lambda one: spent_words(one.spent) if one.spent else ""),
+}
+_SHORT = ("events", "activity")
+_LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view", "tokens")
 
 
 def show_none(
@@ -163,7 +171,7 @@ def show_none(
     why = "matches" if leased is None else "waits for a worker"
     said = f"None of {count(there, 'conversation')} {'is listed: --limit is 0' if limit == 0 else why}."
     if leased:
-        ends = leased[0].isoformat(timespec="seconds")
+        ends = time_words(leased[0])
         workers = "Still leased, perhaps by workers that were killed"
         said += f" {workers}: {len(leased):,}; the first lease ends at {ends}."
     if unknown := _attributes_of_none(store, attributes):

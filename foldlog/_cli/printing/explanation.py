@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from foldlog._cli import terminal
-from foldlog._cli.events import event_spans, id_words
+from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, completed
 from foldlog._documents import (
     SummaryLineDocument,
     WhyDocument,
 )
 from foldlog._words.dropped import needed_words
-from foldlog._words.gist import count, gist
+from foldlog._words.gist import count, gist, id_words
 from foldlog._words.reasons import because
 from foldlog._words.texts import text_of
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary

@@ -20,7 +20,8 @@ from foldlog._redacting import (
     Redacting,
     documents_lost,
 )
-from foldlog._words.gist import count, gist
+from foldlog._words.gist import count, gist, id_words
+from foldlog._words.times import time_words
 from foldlog.eventstore import ATTRIBUTES, CondensationAction, Event, Store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
@@ -61,7 +62,7 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
     if not isinstance(event, CondensationAction) or not event.summary:
         return str(event.id)
     may_quote = ", which may quote it" if (name, event.id) in quotes else ""
-    return f"summary of condensation {event.id}{may_quote}"
+    return f"summary S{event.id}{may_quote}"
 
 
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
@@ -125,7 +126,7 @@ def show_receipts(
         (event,) = store.events(conversation, event_id, event_id + 1)
         its = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
-        said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
+        said = f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
@@ -135,7 +136,7 @@ def show_receipts(
     for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
         if (conversation, event_id) not in taken:
             where = terminal.typed_id(conversation)
-            said = f"{where}: the summary of condensation {event_id} replaces {it} and may quote {them}"
+            said = f"{where}: summary S{event_id} replaces {it} and may quote {them}"
             terminal.say(f"{said}; --with-summaries redacts it")
     forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
     if forks:

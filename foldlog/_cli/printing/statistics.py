@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from foldlog._cli import terminal
-from foldlog._cli.events import moment_words
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import GroupedDocument, ModelDocument, ToolDocument
 from foldlog._figures.spending import spent
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
+from foldlog._words.times import time_words
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
@@ -43,7 +43,7 @@ def show_grouped(grouped: GroupedDocument, stats: Stats) -> None:
 def show_stats(stats: Stats, title: str) -> None:
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
-        when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
+        when = f", {time_words(stats.first_at)} to {time_words(stats.last_at)}"
     errors = _errors(stats)
     events = count(sum(stats.events.values()), "event")
     terminal.say((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"), wraps=True)

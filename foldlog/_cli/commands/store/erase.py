@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversations, Yes
+from foldlog._cli.options import DEFAULT_DB, REASON, AsJson, Db, Detach, NoVacuum, SomeConversations, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, pairs
 from foldlog._cli.stores import open_existing, whole
@@ -18,15 +18,13 @@ from foldlog.eventstore.inside import check_reason
 
 
 def run(
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the tombstone keeps.")],
+    reason: Annotated[str, REASON],
     conversations: SomeConversations = None,
     where: Where = None,
     with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase their forks too, with their own forks.")
     ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")
-    ] = False,
+    detach: Detach = False,
     dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
     yes: Yes = False,

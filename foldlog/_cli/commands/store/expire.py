@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, Yes
+from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, REASON, AsJson, Db, Detach, NoVacuum, Yes
 from foldlog._cli.selection import DryRun, Where, given_moment, pairs
 from foldlog._cli.stores import open_existing
 from foldlog._maintenance import conversations_with
@@ -15,29 +13,17 @@ from foldlog.eventstore.inside import check_reason
 
 
 def run(
-    older_than: Annotated[
-        str,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            help="Erase conversations without an event since then: 90d (or s, m: minutes, h, w), 2026-03-01. "
-            "An imported conversation is as old as the last import that added records.",
-        ),
-    ],
+    older_than: Annotated[str, OLDER_THAN],
     where: Where = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="The reason, which each tombstone keeps.")
-    ] = "retention",
-    detach: Annotated[
-        bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")
-    ] = False,
+    reason: Annotated[str, REASON] = "retention",
+    detach: Detach = False,
     dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
     yes: Yes = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase the conversations that are older than a span, as 'foldlog store erase' does.
+    """Erase the conversations without an event since a time, as 'foldlog store erase' does.
 
     A conversation stays, with a note, that gets a new event before its turn, has a younger fork, or has a worker with
     its lease.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import erasing, terminal
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Db, NoVacuum, Yes, completed
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, OLDER_THAN, REASON, AsJson, Db, NoVacuum, Yes, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.redaction import (
     ask_to_redact,
@@ -34,7 +34,7 @@ SETTINGS = EVENT_SETTINGS
 
 
 def run(
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the receipt keeps it.")],
+    reason: Annotated[str, REASON],
     conversation: Annotated[
         str | None,
         typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
@@ -58,15 +58,7 @@ def run(
         bool, typer.Option("--secrets", help="The events that hold keys and tokens: see foldlog secrets.")
     ] = False,
     where: Where = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported "
-            "is as old as the last import that added to it. System prompts and documents stay, unless they match.",
-        ),
-    ] = None,
+    older_than: Annotated[str | None, OLDER_THAN] = None,
     with_summaries: Annotated[
         bool,
         typer.Option("--with-summaries", help="Redact summaries that may quote an event too, and why they were made."),
@@ -88,8 +80,9 @@ def run(
     word "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store
     is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies still hold the content.
 
-    --matching finds a text in events, summaries, documents, attributes and records of imports, and in what a file holds
-    around its records, which goes as a whole. It does not search other files, nor text in base64 or compressed: it
+    --older-than leaves system prompts and documents, unless they match. --matching finds a text in events, summaries,
+    documents, attributes and records of imports, and in what a file holds around its records, which goes as a whole.
+    It does not search other files, nor text in base64 or compressed: it
     names the files that it knows. Exit status 1 if nothing is found, or the store still holds the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
