@@ -356,9 +356,11 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             *shown,
             "unknown",
         ]
-        legend = "≈ the price of their tokens stands for calls that tell no cost"
-        assert lines[-1].strip().startswith(legend)
+    monkeypatch.setenv("COLUMNS", "150")
+    legend = "≈ the price of their tokens stands for calls that tell no cost"
+    assert foldlog("list", "--long", "--prices", "p.json").out.splitlines()[-1].strip().startswith(legend)
     assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
+    monkeypatch.delenv("COLUMNS")
     unpriced = "2 unknown costs: the models have no price (x): give --prices FILE"
     silent = "2 unknown costs: no call records model and usage"
     told = foldlog("list", "--long", "--prices", "p.json").err
