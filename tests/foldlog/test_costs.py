@@ -398,7 +398,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     assert [document[name] for name in ("without_usage", "without_cost", "unpriced")] == [2, 2, ["x"]]
     with open_existing("foldlog.db") as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
-        models = pages.history("partly").models
+        models = pages.models("partly").models
         assert [(one.day, one.model, one.calls, one.cost) for one in models] == [("", "m", 1, 20.0), ("", "x", 1, None)]
         assert pages.history("silent").models == ()
     prices = Prices(Path("p.json"))
