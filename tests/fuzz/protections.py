@@ -67,12 +67,6 @@ PROTECTIONS = {
         Gone("of_all problem found"),
         _VERIFICATION,
     ),
-    "salt": Protection(
-        "a changed salt is told from changed events",
-        "eventstore:Check._prove",
-        Never("is_tested"),
-        _VERIFICATION,
-    ),
     "impossible-keys": Protection(
         "a key stands for events that can be",
         "eventstore:_beside",
