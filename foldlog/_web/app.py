@@ -91,7 +91,8 @@ def application(
 
     def searched(request: Request) -> documents.HitsDocument:
         words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
-        return hits_document(words, search(store, words, limit=limit + 1, seconds=_SEARCH_S), limit)
+        kinds = request.query_params.getlist("kind")
+        return hits_document(words, search(store, words, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S), limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -84,7 +84,7 @@ def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
 
 def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):
     opened(page, report(failing()))
-    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 wait‹›")
+    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 waitlongest 10 m 00 s‹›")
     seen = []
     for key in ("e", "e", "e", "E", "c", "w"):
         page.press(key, shift=key.isupper())

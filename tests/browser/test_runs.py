@@ -55,6 +55,20 @@ def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page
     assert page.ask("location.hash") == "#q=has%3Aerror"
 
 
+def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(page, runs):
+    home(page, runs, 3)
+    hits = "document.querySelectorAll('.hit').length"
+    for line, said in (
+        ("README", "3 events with all of the words"),
+        ("README has:error", "No error contains these words."),
+        ('tool:Bash "No such file"', "3 errors with all of the words"),
+    ):
+        page.run(f"{V}.choose({line!r})")
+        page.wait(f"document.querySelector('.hits')?.innerText.startsWith({said!r})")
+    assert page.ask(hits) == 3
+    assert page.ask("document.querySelectorAll('.hit .bad').length") == 3
+
+
 def test_a_drag_over_the_days_chooses_them_and_again_takes_it_back(page, runs):
     home(page, runs, 3)
     page.ask("window.box = document.querySelector('.histogram').getBoundingClientRect()")

@@ -627,7 +627,11 @@ class App {
       const number = marks.ids(kind).length;
       if (!number) return null;
       const step = (by, sign, which) => el("button", { "aria-label": `${which} ${words}`, title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`, onclick: () => this.nextMark(kind, by) }, sign);
-      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? `30 s and more; the longest ${duration(marks.longest)}` : null }, el("span", {}, count(number, words)), step(-1, "‹", "Previous"), step(1, "›", "Next"));
+      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "30 s and more" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
+    };
+    const longest = () => {
+      const { id, from, to } = marks.longest;
+      return el("button", { class: "link", title: "Go to the longest wait", onclick: () => this.goToEvent(id) }, `longest ${duration(to - from)}`);
     };
     const costs = history.models.map((model) => model.cost).filter((cost) => typeof cost === "number");
     const cost = costs.reduce((sum, each) => sum + each, 0);

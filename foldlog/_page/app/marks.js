@@ -36,8 +36,9 @@ export class Marks {
     return this.first === undefined ? null : this.last - this.first;
   }
 
+  // The longest wait.
   get longest() {
-    return this.waits.reduce((most, wait) => Math.max(most, wait.to - wait.from), 0);
+    return this.waits.reduce((longest, wait) => (wait.to - wait.from > longest.to - longest.from ? wait : longest));
   }
 
   // Take what the server or the file says of terms that were needed again.

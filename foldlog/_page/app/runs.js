@@ -434,19 +434,21 @@ export class Runs {
 
   // -- texts ----------------------------------------------------------------------------------------------------------
 
-  // Search the texts of events for the words that name no facet.
+  // Search the texts of events for the words that name no facet: of errors alone where the line asks for errors.
   async search() {
     const words = this.plain;
-    if (words === this.searched) return;
-    this.searched = words;
+    const asksForErrors = this.isOn("has", "error") || this.words().some(({ key }) => key === "tool");
+    const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), ...(asksForErrors ? { kind: "error" } : {}) }));
+    if (asked === this.searched) return;
+    this.searched = asked;
     this.hits.hidden = true;
     if (!words) return;
     try {
-      const reply = await ask(`search?${new URLSearchParams({ words, limit: String(MOST_HITS) })}`);
-      if (words !== this.plain) return;
+      const reply = await ask(`search?${asked}`);
+      if (asked !== this.searched) return;
       this.hits.hidden = false;
       refill(this.hits,
-        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, "event")} with all of the words` : "No event contains these words."),
+        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
         ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))));
     } catch (error) {
       this.hits.hidden = false;
