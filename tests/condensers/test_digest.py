@@ -26,6 +26,7 @@ from tests.properties.histories import histories
 from tests.said import ids
 
 LENGTH = 6_000
+REPORTED = "Reported by the agent"
 
 
 def told(events, length=LENGTH):
@@ -323,9 +324,8 @@ def test_what_a_command_that_failed_did_first_is_not_known():
 )
 def test_a_report_that_the_user_denies_is_marked(words, denial):
     text = digest(ran(1, "make", 0), message("I have posted the comment about kites.", "agent"), message(words))
-    built = [line for line in section(text, "Built so far") if "kites" in line]
     marked = f'the user answered "{denial}" [3] to: ' if denial else "the agent said: "
-    assert built == [f"{marked}I have posted the comment about kites."]
+    assert section(text, REPORTED) == [f"{marked}I have posted the comment about kites."]
 
 
 def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
@@ -369,13 +369,15 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
         "`ruff check` → exit 0: no output; changed since: tail.py",
     ]
     assert section(text, "Built so far") == [
-        "last test, lint or build: `ruff check` → exit 0: no output; changed since: tail.py",
+        "last test, lint or build: `ruff check` → exit 0: no output; changed since: tail.py"
+    ]
+    assert section(text, REPORTED) == [
         f"the agent said (changed since: tail.py): {report}",
         f"the agent said before the newest change: {correction}",
     ]
     assert section(text, "Files changed") == ["/w/tail.py: edited; last: tail = 0"]
-    built = section(digest(*events, message(report, "agent"), message("thanks")), "Built so far")
-    assert built[1:] == [f"the agent said: {report}"], "the report of the turn takes its place"
+    reported = section(digest(*events, message(report, "agent"), message("thanks")), REPORTED)
+    assert reported == [f"the agent said: {report}"], "the report of the turn takes its place"
 
 
 def test_tasks_that_are_made_and_changed_one_by_one():
@@ -387,6 +389,8 @@ def test_tasks_that_are_made_and_changed_one_by_one():
     assert section(text, "Tasks") == ["[pending] 1: sew 1", "[completed] 2: sew 2"]
     assert section(text, "Built so far") == ["task done: 2: sew 2"]
     assert "Other calls" not in text
+    again = pair(4, "TaskUpdate", "Updated task #2 status", taskId="2", status="in_progress")
+    assert "task done" not in digest(*make, pair(3, "TaskUpdate", "", taskId="2", status="completed"), again)
 
 
 def test_an_editor_that_names_its_file_only_in_the_result():

@@ -364,8 +364,8 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
     assert section(text, "Built so far") == [
         "task done: fold it",
         "committed: kite: fold it (0123abc on main)",
-        "the agent said: The kite is folded, and it flies well.",
     ]
+    assert section(text, "Reported by the agent") == ["the agent said: The kite is folded, and it flies well."]
     assert section(text, "Said by the agent") == ["I will."]
 
 

@@ -41,6 +41,7 @@ class Section(StrEnum):
     ASKED = "Asked by the user"
     TASKS = "Tasks"
     BUILT = "Built so far"
+    REPORTED = "Reported by the agent"
     CHANGED = "Files changed"
     ERRORS = "Errors without a later success"
     RAN = "Commands run"

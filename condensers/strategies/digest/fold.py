@@ -284,15 +284,15 @@ class Digest:
     def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
         """Make a line of the agent's last words, after the words ``before``."""
         if self.said and (words := one_line(before + self.said.text, length_max)):
-            self._put(section, words, DigestLine(words, self.said.event_id, section is Section.BUILT))
+            self._put(section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED))
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
         """Take the agent's last words before a user's message for a report. The user may deny it at once."""
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             answered = f'the user answered "{denial}" [{event_id}] to' if denial else AGENT_SAID
-            self._keep_said(Section.BUILT, f"{answered}: ", _SHOWN_MAX if denial else _SAID_MAX)
-            self.lines[Section.BUILT].pop(_THEN_CHANGED, None)
+            self._keep_said(Section.REPORTED, f"{answered}: ", _SHOWN_MAX if denial else _SAID_MAX)
+            self.lines[Section.REPORTED].pop(_THEN_CHANGED, None)
             self.reported = True
 
     def _note(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
@@ -326,7 +326,9 @@ class Digest:
     def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
         done = ("completed", "done")
         for name, status in tasks.items():
-            if status in done and self.tasks.get(name, "") not in done:
+            if status not in done:
+                self.lines[Section.BUILT].pop(one_line(f"task done: {name}"), None)
+            elif self.tasks.get(name, "") not in done:
                 self._note(Section.BUILT, f"task done: {name}", event_id)
         self.tasks = tasks
         self.lines[Section.TASKS] = {name: DigestLine(f"[{status}] {name}", event_id) for name, status in tasks.items()}
@@ -424,7 +426,7 @@ class Digest:
             return
         if self.reported and call.said and call.deed.section is Section.CHANGED:
             words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
-            self._put(Section.BUILT, _THEN_CHANGED, DigestLine(words, call.said.event_id))
+            self._put(Section.REPORTED, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
         edited = [FileChange(outcome.edited, "edited")] if outcome.edited else []
         for change in (*call.deed.changes, *edited):

@@ -20,7 +20,8 @@ SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
     Section.ORDERS: 0.15,
     Section.CHANGED: 0.12,
-    Section.BUILT: 0.18,
+    Section.BUILT: 0.08,
+    Section.REPORTED: 0.12,
     Section.TASKS: 0.06,
     Section.ERRORS: 0.06,
     Section.SAID: 0.1,
@@ -56,7 +57,8 @@ _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
 _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.ORDERS: (300, 160),
     Section.ASKED: (2_000, 1_000, 500, 320, 240, 160),
-    Section.BUILT: (2_000, 1_000, 500, 300, 160),
+    Section.BUILT: (500, 300, 160),
+    Section.REPORTED: (2_000, 1_000, 500, 300, 160),
     Section.SAID: (2_000, 1_000, 500, 300),
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
@@ -109,7 +111,7 @@ def text_of(digest: Digest, max_length: int) -> str:
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
-    for section in (Section.BUILT, Section.RAN):
+    for section in (Section.BUILT, Section.REPORTED, Section.RAN):
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
     lines[Section.CHANGED] = [DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()]
     lines[Section.ERRORS] = [DigestLine(error.text, error.event_id) for error in digest.errors.values()]
