@@ -9,7 +9,7 @@ from typing import NamedTuple
 from foldlog._documents import DroppedDocument, DroppedTermDocument
 from foldlog._figures.savings import is_made
 from foldlog._figures.sizes import event_tokens
-from foldlog._reports.needed import event_terms, event_words, terms_in
+from foldlog._reports.recall_score import event_terms, event_words, terms_in
 from foldlog.eventstore import CondensationAction, CondensationSummary, Event, InvalidArgument, Store
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from foldlog._documents import DroppedTermDocument, NeededDocument
 from foldlog._figures.sizes import event_tokens
 from foldlog._reports.dropped import condensations, lost_terms
-from foldlog._reports.needed import event_terms
+from foldlog._reports.recall_score import event_terms
 from foldlog.eventstore import CorruptEvent, Event, Store
 from foldlog.projections import View, Views, begins_reply
 

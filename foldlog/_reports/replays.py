@@ -20,7 +20,7 @@ from foldlog._documents import CallDocument, MissingDocument
 from foldlog._figures.prices import Price
 from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._formats.usage import begins_call
-from foldlog._reports.needed import ID_OF_A_LINE, Needs
+from foldlog._reports.recall_score import ID_OF_A_LINE, Needs
 from foldlog.condensers import (
     AgentModel,
     Condensation,

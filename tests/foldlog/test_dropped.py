@@ -16,7 +16,7 @@ from foldlog import (
     open as foldlog_open,
 )
 from foldlog._reports.dropped import dropped
-from foldlog._reports.needed import event_terms, event_texts
+from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.beside import SAMPLES, needs_samples
 from tests.how_many import examples

@@ -7,7 +7,7 @@ from typing import Any
 
 from foldlog._matching import events_with, holding
 from foldlog._page.texts import text_document
-from foldlog._reports.needed import event_terms
+from foldlog._reports.recall_score import event_terms
 from foldlog._values import named_in, parsed, replaced, texts_in, values_in
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, Origin, open_store

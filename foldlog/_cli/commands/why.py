@@ -27,8 +27,8 @@ from foldlog._documents import (
 from foldlog._history.facts import Fact, fact
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by, term_document
-from foldlog._reports.needed import event_terms
 from foldlog._reports.own_ids import in_own_ids
+from foldlog._reports.recall_score import event_terms
 from foldlog._words.reasons import requests_before
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
 from foldlog.projections import Views, Why

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from benchmarks import recall
 from foldlog._documents import MissingDocument as Missing
-from foldlog._reports.needed import event_terms, is_near, terms_of, words_beside
+from foldlog._reports.recall_score import event_terms, is_near, terms_of, words_beside
 from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import Action, Annotation, CondensationAction, CondensationSummary, Message, Observation
