@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._observed import is_told, measure, span, tell
+from foldlog._telemetry import is_told, measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog._usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 

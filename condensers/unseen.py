@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from foldlog._observed import SHOWN
+from foldlog._telemetry import SHOWN
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Reason, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import truncated

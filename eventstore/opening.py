@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from foldlog import _observed
+from foldlog import _telemetry
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
@@ -54,8 +54,8 @@ def open_store(
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
     if clock is not None and not callable(clock):
         raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
-    with _observed.span("foldlog.open"):
-        made: Callable[..., Store] = Store if _observed.telemetry is None else _observed.telemetry.store
+    with _telemetry.span("foldlog.open"):
+        made: Callable[..., Store] = Store if _telemetry.telemetry is None else _telemetry.telemetry.store
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return made(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 

@@ -30,19 +30,19 @@ More           foldlog.types and foldlog.maintenance (arguments and results that
                foldlog.projections, foldlog.condensers.
                help(foldlog.History) lists the methods.
 
-    _history/ _meant.py              the face for runtimes
+    _history/ _bound_store.py        the face for runtimes
     aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
-    _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON; commands.py
+    _cli/ _words/ _labels.py         the command; events in words; _documents.py: its JSON; commands.py
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents; _archive/: their records, as they came; runtimes.py: for adapters
-    _redacting.py _matching.py       redact events; a text wherever a conversation has it; _copies.py: written files
+    _redacting.py _matching.py       redact events; a text wherever a conversation has it; _written_files.py
     _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the place of a part
-    _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
+    _telemetry.py _usage.py          messages of the log, and the hook of telemetry; the tokens of a call
     _values.py _lazy.py              what is in a value of JSON, at any depth; names that are imported at first use
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
     _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in texts
-    _figures/ _kept.py               figures in the store, lists and totals of them; values kept beside conversations
+    _figures/ _cached_values.py      figures in the store, lists and totals of them; values kept beside conversations
     _reports/ _search.py             comparisons, audits and search; _derived.py: the rule for what follows a store;
                                      _follower.py: in a thread; _whole_file.py; _unreadable.py: read around damage
 """

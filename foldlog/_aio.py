@@ -10,7 +10,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
-from foldlog import _observed
+from foldlog import _telemetry
 from foldlog._history import effects, histories as sync
 from foldlog._history.history import History as SyncHistory
 from foldlog._history.once import append_once
@@ -150,7 +150,7 @@ class PendingAppend:
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
-        if _observed.telemetry is not None:  # it has a span of its own
+        if _telemetry.telemetry is not None:  # it has a span of its own
             return False
         may_reply = self.history._asked_at is not None  # then it may be appended twice
         return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply

@@ -87,7 +87,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
         """Return the document of a conversation, with fields that need its events, or that stand for those without."""
-        from foldlog._copies import may_hold  # few documents need the store
+        from foldlog._written_files import may_hold  # few documents need the store
 
         fields = {
             "conversation": row.id,

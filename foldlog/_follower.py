@@ -17,7 +17,7 @@ from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
 from foldlog._derived import Derived
-from foldlog._observed import measure, tell
+from foldlog._telemetry import measure, tell
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
 

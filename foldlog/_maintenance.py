@@ -14,7 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 from foldlog._archive.redacting import imported_at, source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
-from foldlog._copies import (
+from foldlog._matching import holding
+from foldlog._redacting import Redacting, RedactionReport, holders, redact_matching
+from foldlog._unreadable import sound
+from foldlog._whole_file import whole_file
+from foldlog._words.event_json import event_document
+from foldlog._written_files import (
     is_a_copy,
     note_sources,
     noted,
@@ -22,11 +27,6 @@ from foldlog._copies import (
     read_models,
     stores_in,
 )
-from foldlog._matching import holding
-from foldlog._redacting import Redacting, RedactionReport, holders, redact_matching
-from foldlog._unreadable import sound
-from foldlog._whole_file import whole_file
-from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
     NOT_RECORDED,
     ConversationErased,

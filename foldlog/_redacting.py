@@ -13,11 +13,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from foldlog._archive.redacting import events_of_records, redact_beside, redact_records, source_files
+from foldlog._bound_store import bound_store
 from foldlog._companions import companion_of, companions, forked_from
-from foldlog._copies import erased_sources, is_a_copy, is_gone, may_hold, path_in, read_models, source_name, told
 from foldlog._matching import Holds, copies_of, events_with, keep_documents, source_with, texts_of
-from foldlog._meant import meant
 from foldlog._unreadable import sound
+from foldlog._written_files import erased_sources, is_a_copy, is_gone, may_hold, path_in, read_models, source_name, told
 from foldlog.eventstore import (
     NOT_RECORDED,
     CannotRedact,
@@ -124,7 +124,7 @@ class Redacting:
         everywhere: bool = True,
     ) -> None:
         self.store, self.rows, self.holds, self.everywhere = store, rows, holds, everywhere
-        self.store_of = cache(lambda name: meant(store, name)[1])
+        self.store_of = cache(lambda name: bound_store(store, name)[1])
         """Another conversation that gets the id of one of these is not redacted."""
         self.problems: dict[str, str] = {}
         self._before = before

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from foldlog import _documents as documents
-from foldlog._kinds import kind_words, label, narrowed
+from foldlog._labels import kind_words, label, narrowed
 from foldlog._unreadable import sound
 from foldlog._words.texts import text_of
 from foldlog._words.times import happened_at, told_at

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog._formats.conversion import decode, encode
 from foldlog._formats.detection import detect
 from foldlog._formats.encoding import Encoder, StoredRecords
-from foldlog._formats.files.found import NotAHistory, SourceRefused
+from foldlog._formats.files.found_sources import NotAHistory, SourceRefused
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder, UnusableFormat
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, formats, register

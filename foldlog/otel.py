@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog import _observed
-from foldlog._formats.otlp_genai.sent import COMPACTED
+from foldlog import _telemetry
+from foldlog._formats.otlp_genai.sent_messages import COMPACTED
 from foldlog._formats.otlp_genai.spans import message_of
 from foldlog._formats.places import is_declined
-from foldlog._observed import TRACEPARENT
+from foldlog._telemetry import TRACEPARENT
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
@@ -68,7 +68,7 @@ def instrument(
     ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are appended keep the trace
     context of their append in ``meta``, under ``traceparent``; imported events stay as they are.
     """
-    _observed.telemetry = _Telemetry(
+    _telemetry.telemetry = _Telemetry(
         trace.get_tracer("foldlog", tracer_provider=tracer_provider),
         metrics.get_meter("foldlog", meter_provider=meter_provider),
         contents=contents,
@@ -77,7 +77,7 @@ def instrument(
 
 def uninstrument() -> None:
     """Observe nothing any more. Stores that are open go on adding trace contexts until they are closed."""
-    _observed.telemetry = None
+    _telemetry.telemetry = None
 
 
 class _Telemetry:

@@ -13,13 +13,15 @@
 ``dicts_in``, ``text_or_none``, ``values_in``, ``within``, ``parse``, ``parse_stored``  read values of JSON
 ``json_text``, ``json_of``  write them; ``COMPACTED_BY_PROVIDER``: the format of an item that a server made
 ``JsonLines``, ``record_in``  read records of files
-``EventFiles``, ``blocks_of``, ``is_below``, ``normal_path``, ``parsed``, ``source_id_of``  the files of OpenHands' SDK
+``blocks_of``   the contents of OpenHands' events
 """
 
 from foldlog._archive.recording import HistoryRecorder as HistoryRecorder
 from foldlog._archive.stored import HistoryRecords as HistoryRecords, Records as Records, RecordSpan as RecordSpan
+from foldlog._cached_values import KeptBeside as KeptBeside
 from foldlog._companions import companion as companion, companion_of as companion_of
 from foldlog._formats.calls import Recent as Recent
+from foldlog._formats.event_fields import REDACTED as REDACTED
 from foldlog._formats.files.readers import JsonLines as JsonLines, record_in as record_in
 from foldlog._formats.json_text import (
     json_of as json_of,
@@ -29,13 +31,6 @@ from foldlog._formats.json_text import (
 )
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER as COMPACTED_BY_PROVIDER
 from foldlog._formats.openhands_v1.contents import blocks_of as blocks_of
-from foldlog._formats.openhands_v1.event_files import (
-    EventFiles as EventFiles,
-    is_below as is_below,
-    normal_path as normal_path,
-    parsed as parsed,
-    source_id_of as source_id_of,
-)
 from foldlog._formats.places import is_of as is_of, place_of as place_of
 from foldlog._formats.record import (
     dicts_in as dicts_in,
@@ -44,13 +39,11 @@ from foldlog._formats.record import (
     within as within,
 )
 from foldlog._formats.registry import format_named as format_named
-from foldlog._formats.told import REDACTED as REDACTED
 from foldlog._history.runtimes import (
     CURRENT as CURRENT,
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
 )
-from foldlog._kept import KeptBeside as KeptBeside
 from foldlog._maintenance import erased as erased, gone as gone
 from foldlog._prompt_changes import change_of_prompt as change_of_prompt, staying as staying
 from foldlog._values import values_in as values_in

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from foldlog._observed import span
+from foldlog._telemetry import span
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, refused, told

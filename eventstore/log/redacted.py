@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._observed import OF_APPENDS, SHOWN
+from foldlog._telemetry import OF_APPENDS, SHOWN
 from foldlog._usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
 from foldlog.eventstore.events import (
     ATTRIBUTES,

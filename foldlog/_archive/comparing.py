@@ -11,7 +11,7 @@ from foldlog._archive.projecting import make_events
 from foldlog._archive.reading import LineReading, Reading, WholeReading, check_json, reading_of
 from foldlog._archive.writing import Imported, SourceOptions, SourceWriter, counting, fingerprint
 from foldlog._formats.decoded import DecodedRecords
-from foldlog._formats.files.found import Found, NotAHistory, SourceRefused
+from foldlog._formats.files.found_sources import Found, NotAHistory, SourceRefused
 from foldlog._formats.files.readers import JsonLines
 from foldlog._formats.skeleton import Skeleton
 from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict

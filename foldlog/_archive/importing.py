@@ -20,7 +20,7 @@ from foldlog._archive.comparing import NewSource, SourceImport
 from foldlog._archive.reading import LineReading, state_of
 from foldlog._archive.writing import Imported, SourceOptions
 from foldlog._formats.detection import of_lines, recognize
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged
+from foldlog._formats.files.found_sources import Found, LeftOut, NotAHistory, Unchanged
 from foldlog._formats.files.histories import histories
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines

@@ -13,11 +13,11 @@ import msgspec
 
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import TITLE
+from foldlog._formats.forking import incomplete
 from foldlog._formats.format import RecordDecoder
 from foldlog._formats.record import INCOMPLETE, UNREAD, NotAnEvent
 from foldlog._formats.registry import format_named
-from foldlog._formats.tips import incomplete
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ATTRIBUTES,

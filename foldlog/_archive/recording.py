@@ -19,7 +19,7 @@ from foldlog._formats.json_text import json_of
 from foldlog._formats.places import number
 from foldlog._formats.record import NotAnEvent
 from foldlog._formats.registry import format_named
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.row import new_salt

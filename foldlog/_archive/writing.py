@@ -21,7 +21,7 @@ from foldlog._archive.reading import FINDINGS_MAX, Reading, state_of
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
-from foldlog._formats.files.found import Found, SourceRefused
+from foldlog._formats.files.found_sources import Found, SourceRefused
 from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
 from foldlog._formats.format import Format
 from foldlog._formats.record import ImportFinding

@@ -10,13 +10,13 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._companions import with_companions
-from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
 from foldlog._figures.overview import overview_of
 from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
+from foldlog._written_files import is_a_copy, path_in
 from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._cli import terminal
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._unreadable import DAMAGED
 from foldlog._values import parsed
 from foldlog._words import gist

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from foldlog._cli.outcome import Refused
-from foldlog._formats.files.found import files_below
+from foldlog._formats.files.found_sources import files_below
 from foldlog._formats.registry import formats
 
 

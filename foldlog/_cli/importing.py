@@ -15,7 +15,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import store_name
 from foldlog._cli.outcome import Refused
 from foldlog._documents import ImportDocument, ImportedDocument
-from foldlog._formats.files.found import files_below
+from foldlog._formats.files.found_sources import files_below
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
 from foldlog.formats import UnknownFormat

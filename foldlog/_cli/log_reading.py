@@ -11,7 +11,7 @@ from heapq import nlargest
 from foldlog._cli.selection import Selection
 from foldlog._figures.counts import is_waited_for, seconds_between
 from foldlog._figures.overview import counted_in, is_about_it
-from foldlog._kinds import KINDS
+from foldlog._labels import KINDS
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import sound
 from foldlog._words.times import told_at

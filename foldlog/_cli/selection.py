@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from foldlog._cli.outcome import Refused
-from foldlog._kinds import KINDS, WIDER, kind_words, label
+from foldlog._labels import KINDS, WIDER, kind_words, label
 from foldlog._words.times import happened_at, moment_of
 from foldlog.eventstore import Event
 

@@ -162,8 +162,8 @@ def _noted(store: Store, conversation: str) -> str:
 def _mark_of(store: Store, conversation: str) -> Any:
     """Return the mark of a conversation that is incomplete. To name one makes no events of its records."""
     from foldlog._archive.stored import unread_in
+    from foldlog._formats.forking import lacking
     from foldlog._formats.record import INCOMPLETE
-    from foldlog._formats.tips import lacking
 
     if store.conversation(conversation, pending=True).pending:
         unread = unread_in(store, conversation)

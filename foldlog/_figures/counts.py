@@ -15,7 +15,7 @@ from foldlog._formats.record import dicts_in
 from foldlog._formats.skeleton import ENDS_WITH, beginning_of
 from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._words.times import known_format, told_at
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation

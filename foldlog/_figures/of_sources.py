@@ -17,12 +17,12 @@ from foldlog._figures.overview import TITLE_MAX, Overview
 from foldlog._figures.places import where_written
 from foldlog._formats.decoded import DecodedRecords, values_of
 from foldlog._formats.files.frames import TITLE
+from foldlog._formats.forking import lacking
 from foldlog._formats.format import Format
 from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.summed_calls import Calls
-from foldlog._formats.tips import lacking
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural

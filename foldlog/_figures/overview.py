@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from foldlog._figures.places import place_of
 from foldlog._figures.sizes import view_tokens
-from foldlog._formats.asked import READ_MAX, asked_in
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
+from foldlog._formats.user_requests import READ_MAX, asked_in
 from foldlog._usage import IMPORTED
 from foldlog._words.times import known_format, time_text
 from foldlog.eventstore import (

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from foldlog._documents import SavingsDocument
 from foldlog._formats.places import is_declined
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 

@@ -11,12 +11,12 @@ from itertools import islice
 
 from msgspec import to_builtins
 
+from foldlog._cached_values import kept_records, value_of
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.overview import Overview
 from foldlog._figures.repeated import RepeatedReplies
 from foldlog._figures.tables import FigureTables
 from foldlog._figures.writing import CODE, NO_CALLS, put_figures, put_replies
-from foldlog._kept import kept_records, value_of
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.record import Located, read_time, usage_told

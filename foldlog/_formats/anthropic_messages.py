@@ -31,16 +31,16 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import THINKING, blocks_of, given, is_blank, kind_of, known_of, result_of, texts_of, use_of
 from foldlog._formats.claude_code.reading import usage_in
+from foldlog._formats.event_fields import parts_in
 from foldlog._formats.files.documents import DocumentRecords, array_in
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
-from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
-from foldlog._formats.told import parts_in
+from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog.eventstore import Action, Annotation, Message, Observation
 
 NAME = "anthropic-messages"

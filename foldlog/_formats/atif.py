@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
+from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source, role_of, session_of, stamp_of
 from foldlog._formats.files.documents import document_in
 from foldlog._formats.files.readers import in_object, object_in, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import bytes_of
 from foldlog._formats.members import Members
-from foldlog._formats.pairs import PairsEncoder, said_before, thinking_before
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import (
     Located,
@@ -43,7 +43,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import arguments_of, call_id_of, id_of_source, role_of, session_of, stamp_of
+from foldlog._formats.reply_encoders import PairsEncoder, said_before, thinking_before
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    data_url,
+    file_at,
+    file_in,
+    image_at,
+    parts_in,
+)
 from foldlog._formats.json_text import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
-from foldlog._formats.told import arguments_of, call_id_of, data_in, data_url, file_at, file_in, image_at, parts_in
 from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})

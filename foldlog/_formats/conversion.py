@@ -13,10 +13,10 @@ from foldlog._formats.encoding import NO_RECORDS, Encoder, StoredRecords, in_jso
 from foldlog._formats.export_notes import ExportNotes, several
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.openai_chat import thought
-from foldlog._formats.pairs import joined
 from foldlog._formats.places import is_of, number
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
+from foldlog._formats.reply_encoders import joined
 from foldlog.eventstore import DocumentChanges, Event, InvalidEvent, Message, Retraction, Store, SystemMessage
 from foldlog.projections import Intervals, View, contains, intervals_kept
 from foldlog.projections.messages.turns import Dialect, turns, words_of

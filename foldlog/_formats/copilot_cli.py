@@ -26,13 +26,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
-from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, usage_told, within
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import (
+from foldlog._formats.event_fields import (
     data_url,
     file_at,
 )
+from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, usage_told, within
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.usage import ModelCall, ToldUsage, call_told_by, calls_of_replies, inner
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import usage_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.files.found import Found, NotAHistory
+from foldlog._formats.files.found_sources import Found, NotAHistory
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.record import described, dicts_in

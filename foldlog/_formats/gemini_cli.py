@@ -29,15 +29,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import said, shown_of, thinking_of
+from foldlog._formats.event_fields import (
+    data_url,
+    file_at,
+)
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.replacing import WRITTEN_AGAIN
-from foldlog._formats.told import (
-    data_url,
-    file_at,
-)
 from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction, summary_id
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from foldlog._compressed import unpacked_of
 from foldlog._formats.blocks import kind_of, said_in, texts_of, thinking_of
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import Placed, object_in
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse

@@ -23,9 +23,9 @@ from foldlog._formats.blocks import (
     returned,
     with_results,
 )
+from foldlog._formats.event_fields import parts_in
 from foldlog._formats.json_text import json_text
 from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, text_or_empty, text_or_none, within
-from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -27,10 +27,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import kind_of
+from foldlog._formats.event_fields import call_id_of, role_of
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.json_text import bytes_of
 from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown, with_exit_code
-from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import (
     NotAnEvent,
     SourceTime,
@@ -44,7 +44,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, role_of
+from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
+from foldlog._formats.event_fields import file_in, input_at, parts_as, parts_in, role_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import (
     CALLS,
@@ -39,10 +40,9 @@ from foldlog._formats.messages import (
     with_exit_code,
 )
 from foldlog._formats.openai_chat import beside
-from foldlog._formats.pairs import CallItems, RepliesEncoder
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
-from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
+from foldlog._formats.reply_encoders import CallItems, RepliesEncoder
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
 
 NAME = "openai-responses"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.documents import document_of
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import Placed, object_in, opened, parsed, record_in, rows_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parsed as parsed_text

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import thinking_of, thought_in
+from foldlog._formats.event_fields import REDACTED, data_url, file_at, file_in, id_of_source
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
-from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
-from foldlog._formats.told import REDACTED, data_url, file_at, file_in, id_of_source
+from foldlog._formats.reply_encoders import RepliesEncoder
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
 
 Record = dict[str, Any]

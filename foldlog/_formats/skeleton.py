@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import Struct, field
 
-from foldlog._formats.asked import asked_in
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
+from foldlog._formats.user_requests import asked_in
 from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 
 UNNAMED_TOOL = "(not named)"

@@ -18,13 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, at, described, member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
-from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
 
 Record = dict[str, Any]

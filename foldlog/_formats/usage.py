@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
+from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import dict_or_empty, text_or_none, time_in, within
-from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, OF_NO_MODEL, cost_of, usage_of
 from foldlog.condensers import model_of, on_a_model, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._archive import makes_events
 from foldlog._history.history import History, described
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
@@ -201,7 +201,7 @@ class Histories:
         conversations or of one; with None all of them.
 
         A word is found at the beginning of words; ``"several words"`` in quotes follow one another. ``kinds`` are
-        ``user``, ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. There is no
+        ``user``, ``agent``, ``action``, ``observation`` and the other words of ``foldlog._labels.KINDS``. There is no
         index: the stored records and events are read. Raises ``InvalidArgument`` where there is no word to search for,
         and ``ConversationNotFound``; one whose key is not given is left out. Cost: about 400 MB a second, up to the
         last hit.

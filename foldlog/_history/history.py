@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from foldlog._meant import meant, views_of
-from foldlog._observed import SHOWN, span
+from foldlog._bound_store import bound_store, views_of
+from foldlog._telemetry import SHOWN, span
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -83,7 +83,7 @@ class History:
 
     def __init__(self, histories: Histories, conversation: str) -> None:
         self._histories, self.id = histories, conversation
-        self._meant, self._store = meant(histories.store, conversation)
+        self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
         self._shown_at: int | None = None
 
@@ -93,11 +93,11 @@ class History:
 
     @property
     def _generation(self) -> Generation:
-        return self._meant.generation
+        return self._bound.generation
 
     @_generation.setter
     def _generation(self, generation: Generation) -> None:
-        self._meant.generation = generation
+        self._bound.generation = generation
 
     def version(self) -> int:
         """Return the number of its events; 0 before the first."""
@@ -906,7 +906,7 @@ class History:
         self._met()
         if at is not None and at_source is not None:
             raise InvalidArgument("a fork begins at a version or after a source id: give 'at' or 'at_source', not both")
-        from foldlog._formats.tips import begin_fork, version_of_tip
+        from foldlog._formats.forking import begin_fork, version_of_tip
 
         if at_source is not None:
             version = version_of_tip(self._store, self.id, at_source)

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from foldlog._kept import KeptBeside
-from foldlog._observed import tell
+from foldlog._cached_values import KeptBeside
+from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -30,8 +30,8 @@ from foldlog._formats.messages import (
     is_odd,
 )
 from foldlog._formats.openai_chat import message_of, time_of_message
-from foldlog._formats.pairs import joined
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
+from foldlog._formats.reply_encoders import joined
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (

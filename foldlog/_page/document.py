@@ -27,7 +27,7 @@ from foldlog._figures.savings import saving_of
 from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._figures.spending import total_of
 from foldlog._formats.replacing import is_replacing
-from foldlog._kinds import KINDS, label
+from foldlog._labels import KINDS, label
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
 from foldlog._words.gist import gist

@@ -18,7 +18,7 @@ from foldlog._figures.places import in_folder, places
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._history.facts import fact
 from foldlog._history.recall import RecallTool
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by

@@ -20,7 +20,7 @@ from foldlog._derived import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._documents import AddedDocument, DamagedDocument
 from foldlog._figures.overview import copies_before
 from foldlog._formats.replacing import is_replacing
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import logged

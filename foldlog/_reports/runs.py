@@ -25,7 +25,7 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call, is_call
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._values import parsed
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable

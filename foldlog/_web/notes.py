@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import ValidationError, convert
 from msgspec.json import decode
 
+from foldlog._cached_values import KeptBeside
 from foldlog._documents import NoteDocument, NotesDocument
-from foldlog._kept import KeptBeside
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
 TEXT_MAX = 10_000

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from foldlog._archive.newest import newest_events
+from foldlog._cached_values import KeptBeside
 from foldlog._documents import (
     ConversationDocument,
     Document,
@@ -28,7 +29,6 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
 from foldlog._formats.calls import Recent
-from foldlog._kept import KeptBeside
 from foldlog._page.document import GIST, PageFold, newest_history
 from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document, text_document

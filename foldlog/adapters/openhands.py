@@ -29,6 +29,7 @@ from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History
+from foldlog.adapters._records.openhands_files import EventFiles, is_below, normal_path, parsed, source_id_of
 from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, effect_of, quoted
 from foldlog.condensers import (
     ESTIMATE,
@@ -44,17 +45,7 @@ from foldlog.condensers.reports import tell_of_failures
 from foldlog.eventstore import DELETED, Action, CondensationRequest, Event, InvalidEvent, Message, Observation
 from foldlog.formats import decode
 from foldlog.projections import View
-from foldlog.runtimes import (
-    REDACTED,
-    EventFiles,
-    blocks_of,
-    is_below,
-    json_text,
-    normal_path,
-    parsed,
-    source_id_of,
-    values_in,
-)
+from foldlog.runtimes import REDACTED, blocks_of, json_text, values_in
 
 _EVENTS, _STATE = "events", "base_state.json"
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._observed import SHOWN
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replaying
+from foldlog._telemetry import SHOWN
 from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable

@@ -45,7 +45,7 @@ batch = given if change is None else [*given, change]""",
     ),
     "meant": Protection(
         "a History reads and changes nothing of another conversation with the id of its own",
-        "foldlog:Meant.find",
+        "foldlog:BoundDatabase.find",
         Always("found key"),
         "tests/conformance/test_one_conversation.py -k no_method_works and memory",
     ),

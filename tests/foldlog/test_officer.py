@@ -14,7 +14,7 @@ from zlib import compress
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, KeyRing, Message, Observation, _copies
+from foldlog import Annotation, CondensationAction, KeyRing, Message, Observation, _written_files
 from foldlog._maintenance import holds_plain_events
 from foldlog._reports.audit_database import update
 from foldlog.errors import InvalidArgument
@@ -876,7 +876,7 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
 
 @pytest.mark.parametrize("commit", [1, 2, 3])
 def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, monkeypatch, commit):
-    confirmed, really = [], _copies.confirm
+    confirmed, really = [], _written_files.confirm
 
     def confirm(*given):
         confirmed.append(given)
@@ -884,12 +884,15 @@ def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, mon
             raise KeyboardInterrupt
         really(*given)
 
-    monkeypatch.setattr(_copies, "confirm", confirm)
+    monkeypatch.setattr(_written_files, "confirm", confirm)
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["m"].append(said("nadia"))
         with suppress(KeyboardInterrupt):
             histories.maintenance.back_up(tmp_path / "b.db")
-        named = any(_copies.path_in(name) == str(tmp_path / "b.db") for name in _copies.read_models(histories.store))
+        named = any(
+            _written_files.path_in(name) == str(tmp_path / "b.db")
+            for name in _written_files.read_models(histories.store)
+        )
         assert named or not (tmp_path / "b.db").exists()
 
 

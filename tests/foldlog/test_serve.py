@@ -22,7 +22,7 @@ from foldlog import _documents as documents
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
-from foldlog._kinds import KINDS
+from foldlog._labels import KINDS
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY
 from foldlog._web.app import application

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES

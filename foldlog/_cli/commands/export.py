@@ -18,12 +18,12 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, SomeConversation
 from foldlog._cli.outcome import Refused
 from foldlog._cli.record_files import left_out, readable, write_records, write_source
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._copies import noted
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._history.histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
+from foldlog._written_files import noted
 from foldlog.formats import FORMATS, UnknownFormat
 
 

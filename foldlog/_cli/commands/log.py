@@ -19,7 +19,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._kinds import label
+from foldlog._labels import label
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count, gist
 from foldlog._words.times import duration_words

@@ -10,10 +10,10 @@ from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, check_output, output_option
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._copies import noted
 from foldlog._documents import ReportDocument
 from foldlog._figures.prices import Prices
 from foldlog._page.report import write_report
+from foldlog._written_files import noted
 
 
 def run(

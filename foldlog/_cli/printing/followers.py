@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def list_followers(db: str) -> None:
     """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
-    from foldlog._copies import is_a_copy
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
+    from foldlog._written_files import is_a_copy
     from foldlog.eventstore import follower_status
 
     with open_existing(db) as store:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import content_of, said
+from foldlog._formats.event_fields import parts_in
 from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or_none, within
-from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
 NAME = "claude-code"

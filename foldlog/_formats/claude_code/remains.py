@@ -8,8 +8,8 @@ from typing import Any
 from foldlog._formats.blocks import blocks_of, given, result_of, use_of
 from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.claude_code.lines import ENVELOPE
+from foldlog._formats.event_fields import REDACTED, id_of_source, stamp_of
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.told import REDACTED, id_of_source, stamp_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foldlog._formats.event_fields import input_at, parts_as
 from foldlog._formats.record import dicts_in, strings_in, text_or_empty, text_or_none, within
-from foldlog._formats.told import input_at, parts_as
 from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import within
-from foldlog._formats.told import id_of_source
 from foldlog._formats.usage import UNNAMED, ModelCall, at_total, call_told_by, inner, model_named, tokens_of
 from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage

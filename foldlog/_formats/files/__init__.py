@@ -4,7 +4,7 @@
     naming.py      the name of a history
     readers.py     the records of one history: lines, an array, a folder with a record a file
     documents.py   JSON documents, with the text of each record; frames.py: what they hold between the records
-    found.py       one history that was found at a path, or the reason for finding none
+    found_sources.py  one history that was found at a path, or the reason for finding none
 
 No file here knows a format: ``Recognize`` finds the format of a record.
 """

@@ -22,7 +22,7 @@ from typing import Any
 
 from foldlog._compressed import ZSTD
 from foldlog._formats.files.documents import DocumentRecords, array_in, document_in, document_of, elements, text_of
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on
+from foldlog._formats.files.found_sources import Found, LeftOut, NotAHistory, Unchanged, leads_on
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines, Placed, object_in, on_lines, record_in, rows_in
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.calls import Recent
+from foldlog._formats.event_fields import image_at
 from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
 from foldlog._formats.record import (
@@ -18,7 +19,6 @@ from foldlog._formats.record import (
     usage_told,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import image_at
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,

@@ -13,12 +13,12 @@ The records, and the events that they become:
     every other kind, known or not                         Annotation
 
 ``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
-result, ``usage.py`` finds calls of models in events. ``event_files.py`` is a growing conversation as the files of
-OpenHands.
+result, ``usage.py`` finds calls of models in events. A growing conversation as the files of
+OpenHands is in ``foldlog/adapters/_records/``.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch. So the View is
 the branch of the newest step, also where the head of the conversation was moved back to an older one. Where records
-come one by one, all of them are on the active branch, and ``event_files.py`` makes the retractions.
+come one by one, all of them are on the active branch, and the adapter makes the retractions.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from foldlog._formats.blocks import kind_of, said, said_in
+from foldlog._formats.event_fields import image_at, parts_in, url_in
 from foldlog._formats.openhands_v0.memory import ending_of
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
-from foldlog._formats.told import image_at, parts_in, url_in
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")

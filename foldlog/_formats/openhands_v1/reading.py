@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from foldlog._formats.calls import Recent
+from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Options
 from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, REJECTION_SOURCE, SUMMARY
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import parts_in
 from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import (
     Action,

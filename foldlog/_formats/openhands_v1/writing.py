@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foldlog._formats.event_fields import OF_THE_STORE, call_id_of, id_of_source, stamp_of
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import joined_text
-from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,

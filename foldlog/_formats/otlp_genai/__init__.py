@@ -12,8 +12,8 @@ which spans are a history, where their messages are, and what of them is read. T
 What changes between the prompts of two spans is decided by ``change_of_prompt``; ``gen_ai.conversation.compacted`` says
 that it was a compaction.
 
-``spans.py`` finds the spans of a history and their messages, ``sent.py`` compares what they sent, ``exports.py`` makes
-those of Langfuse and Phoenix such.
+``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares what they sent,
+``exports.py`` makes those of Langfuse and Phoenix such.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in
+from foldlog._formats.event_fields import data_url, image_at, session_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import json_of, parsed
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.sent import (
+from foldlog._formats.otlp_genai.sent_messages import (
     COMPACTED,
     SentMessage,
     alone,
@@ -42,7 +43,6 @@ from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, image_at, session_of
 from foldlog._prompt_changes import Cause, change_of_prompt, staying
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
 

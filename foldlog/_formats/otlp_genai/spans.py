@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parsed

@@ -28,6 +28,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    file_at,
+    file_in,
+    parts_as,
+    parts_in,
+    role_of,
+)
 from foldlog._formats.format import Options
 from foldlog._formats.messages import filled
 from foldlog._formats.parts import (
@@ -44,7 +54,6 @@ from foldlog._formats.parts import (
 )
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import arguments_of, call_id_of, data_in, file_at, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,

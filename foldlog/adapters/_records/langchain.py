@@ -21,9 +21,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import said_in, thinking_of
+from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source, parts_in, role_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import ROLES, spoken
-from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import (
     NotAnEvent,
     described,
@@ -35,7 +35,7 @@ from foldlog._formats.record import (
     usage_told,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import arguments_of, call_id_of, id_of_source, parts_in, role_of
+from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 
 NAME = "langchain"

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.messages import filled
 from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import (
@@ -31,7 +32,6 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
-from foldlog._formats.told import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
 _USAGE = {

@@ -11,7 +11,7 @@ import pytest
 from foldlog._archive.importing import Import, Imported
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
-from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._history.histories import Histories
 from foldlog.eventstore import Store

@@ -17,7 +17,7 @@ import pytest
 from foldlog._archive import importing, writing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.detection import recognize
-from foldlog._formats.files.found import Found
+from foldlog._formats.files.found_sources import Found
 from foldlog._formats.files.histories import histories
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.skeleton import Seen, SourceState

@@ -17,7 +17,7 @@ from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.places import is_step_aside, place_of
 from foldlog._formats.record import dicts_in, usage_told
-from foldlog._observed import tell
+from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
     Annotation,
@@ -33,7 +33,7 @@ from foldlog.eventstore import (
 )
 
 if TYPE_CHECKING:
-    from foldlog._history.history import History
+    from foldlog import History
 
 T = TypeVar("T")
 _TOGETHER = 500

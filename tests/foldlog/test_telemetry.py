@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message, Retraction, StoreUnavailable, _observed
+from foldlog import Message, Retraction, StoreUnavailable, _telemetry
 from foldlog._follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
@@ -199,7 +199,7 @@ CAUSES = [
 
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
 def test_each_message_is_told_with_its_values_and_without_contents(cause, name, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(_observed, "_LONG_S", 0.01)
+    monkeypatch.setattr(_telemetry, "_LONG_S", 0.01)
     monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
@@ -211,7 +211,7 @@ def test_each_message_is_told_with_its_values_and_without_contents(cause, name, 
 
 
 def test_the_page_lists_the_messages_that_there_are():
-    assert LISTED.keys() == _observed.MESSAGES.keys() == {name for _, name in CAUSES}
+    assert LISTED.keys() == _telemetry.MESSAGES.keys() == {name for _, name in CAUSES}
 
 
 def test_without_a_handler_a_message_tells_who_speaks(tmp_path, capsys, monkeypatch):
@@ -247,7 +247,7 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
 @pytest.mark.parametrize("cost, told", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")])
 def test_a_cost_is_told_in_few_digits_and_one_that_is_not_known_is_left_out(caplog, cost, told):
     values = {"conversation": "c1", "condenser": "llm", "planned_at": 3, "reason": "too late", "cost": cost}
-    _observed.tell("foldlog.condensation.dropped", **values)
+    _telemetry.tell("foldlog.condensation.dropped", **values)
     [record] = caplog.records
     assert record.getMessage().endswith(f"was given up: too late{told}")
     assert record.cost == cost

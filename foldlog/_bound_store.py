@@ -14,7 +14,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.projections import Views
 
 
-class Meant(Database):
+class BoundDatabase(Database):
     """A database with one conversation for an id: the first one that was read, or appended to. All that a ``History``
     reads or changes is found here, in its own transaction.
     """
@@ -39,15 +39,15 @@ class Meant(Database):
         return left if left is not None and left.found.key == self.generation.key else None
 
 
-def meant(store: Store, conversation: str) -> tuple[Meant, Store]:
+def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
     """Return a store with one conversation for this id."""
     own = copy(store)
-    own.database = database = Meant(store.database, conversation)
+    own.database = database = BoundDatabase(store.database, conversation)
     return database, own
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a store that ``meant`` made. They are in memory with those of ``views``."""
+    """Return the Views of a store that ``bound_store`` made. They are in memory with those of ``views``."""
     made = copy(views)
     made._store = own
     return made

@@ -16,6 +16,7 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
+from foldlog._cached_values import KeptBeside, kept_records
 from foldlog._figures import counting, updating
 from foldlog._figures.counting import figures_of
 from foldlog._figures.overview import Overview
@@ -25,7 +26,6 @@ from foldlog._figures.spending import priced
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
 from foldlog._formats.summed_calls import Calls
-from foldlog._kept import KeptBeside, kept_records
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
@@ -157,7 +157,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
 
 
 def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("foldlog._kept._TOGETHER", 2)
+    monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
     with open_store(url) as store:
         beside, recorder, written = KeptBeside(store, "titles", 1), store.database.recorder, list[set[str]]()
         offer = recorder.offer

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from foldlog._formats.event_fields import NOT_WRITTEN, arguments_of, call_id_of, parts_in
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.told import NOT_WRITTEN, arguments_of, call_id_of, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of as arguments_shown
 from foldlog.projections.units import WaitingCalls
