@@ -34,7 +34,6 @@ import atexit
 import signal
 import sys
 
-from foldlog._cli.hints import DEFAULT_DB
 from foldlog._cli.outcome import INTERRUPTED, INTERRUPTED_WORDS
 
 
@@ -44,7 +43,7 @@ def main() -> None:
         from foldlog._cli.quick_hook import answer, is_hook
 
         if is_hook(sys.argv[1:]):
-            answer(sys.argv[-1] if len(sys.argv) > 2 else DEFAULT_DB)
+            answer(sys.argv[2:])
             return
         from foldlog._cli.application import run
 

@@ -30,13 +30,6 @@ but not of those on disks of other machines or in a container, where many agents
 """
 
 
-def _secret() -> Callable[[bytes], bool]:
-    from foldlog._secrets import is_secret, kinds_in
-
-    kinds_in("")  # the extra is asked for before the work
-    return is_secret
-
-
 class ImportOptions(NamedTuple):
     """What the options of a command line say about an import."""
 
@@ -58,6 +51,8 @@ class Importing:
         self._store, self._paths, self._options, self._stdin = store, paths, options, stdin
         self._imported: list[ImportedDocument] = []
         self._told = set[str]()
+        from foldlog._secrets import secret_finder
+
         try:
             self._import = Import(
                 store,
@@ -67,7 +62,7 @@ class Importing:
                 conversation=options.conversation,
                 read_all=options.check,
                 again=options.again,
-                is_secret=_secret() if options.redact_secrets else None,
+                is_secret=secret_finder() if options.redact_secrets else None,
             )
         except UnknownFormat as error:
             raise Refused(str(error)) from error

@@ -69,6 +69,9 @@ OLDER_THAN = typer.Option(
     "import that added to it.",
 )
 Detach = Annotated[bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")]
+RedactSecrets = Annotated[
+    bool, typer.Option("--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
 SomeConversations = Annotated[
     list[str] | None,

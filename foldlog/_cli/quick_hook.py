@@ -14,15 +14,33 @@ from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
 _PATIENCE_S = 5
 
 
+_DB, _REDACT = "--db", "--redact-secrets"
+
+
 def is_hook(arguments: Sequence[str]) -> bool:
-    """Return whether a command line is one that ``foldlog setup`` writes."""
-    return [*arguments[:1]] == ["hook"] and (len(arguments) == 1 or (len(arguments) == 3 and arguments[1] == "--db"))
+    """Return whether a command line is that of a hook, which asks for no help."""
+    return [*arguments[:1]] == ["hook"] and not {"--help", "-h"}.intersection(arguments)
 
 
-def answer(db: str) -> None:
-    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr."""
+def options_in(options: Sequence[str]) -> tuple[str, bool]:
+    """Return the store of a hook, and whether secrets are kept out. Raises ``ValueError``."""
+    left = [option for option in options if option != _REDACT]
+    if not left:
+        return DEFAULT_DB, _REDACT in options
+    if len(left) == 1 and left[0].startswith(f"{_DB}="):
+        return left[0].removeprefix(f"{_DB}="), _REDACT in options
+    if len(left) != 2 or left[0] != _DB:
+        raise ValueError(f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80}; see 'foldlog setup'")
+    return left[1], _REDACT in options
+
+
+def answer(options: Sequence[str]) -> None:
+    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr, and the status is 0:
+    another one would stop the program.
+    """
     told = {}
     try:
+        db, redact_secrets = options_in(options)
         from foldlog._archive import makes_events
         from foldlog._programs.hook import FIRED, answer_hook
         from foldlog.eventstore import open_store
@@ -32,8 +50,13 @@ def answer(db: str) -> None:
         named = program_db(db)
         if named == home_db():
             os.makedirs(home_folder(), mode=0o700, exist_ok=True)
+        is_secret = None
+        if redact_secrets:
+            from foldlog._secrets import secret_finder
+
+            is_secret = secret_finder()
         with makes_events(open_store(impatient(as_url(named)))) as store:
-            told = answer_hook(store, given, Path(home_folder(), FIRED))
+            told = answer_hook(store, given, Path(home_folder(), FIRED), is_secret)
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 

@@ -95,6 +95,9 @@ class Answers:
             return
         if asked.problem:
             yield f"NOTE: this is of the last import: {_quoted(asked.problem, _LONG)}"
+        if asked.agents:
+            agents = ", ".join(map(_name, asked.agents[:_LISTED]))
+            yield f"NOTE: this is of the session itself; a sub-agent that asks gives its own id, one of: {agents}"
         if asked.missing is not None:
             yield (
                 f"NOTE: a compaction began at {asked.missing.at}, and the program has not written it yet: "

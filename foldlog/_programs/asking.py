@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
@@ -34,12 +34,13 @@ class Unclear(EventStoreError):
 
 class Asked(NamedTuple):
     """A conversation that is asked about. ``problem`` says why this may be an older state of it; ``missing`` is a
-    compaction that its program has not written yet.
+    compaction that its program has not written yet. ``agents`` are sub-agents at work, of which one may be who asks.
     """
 
     conversation: str
     problem: str
     missing: Compacting | None
+    agents: Sequence[str] = ()
 
 
 class Asking:
@@ -47,8 +48,16 @@ class Asking:
     never guessed: programs that name no session are given a list of those of the ``folder``.
     """
 
-    def __init__(self, store: Store, environ: Mapping[str, str], folder: str | None, *, may_import: bool) -> None:
-        self._store, self._environ, self._may_import = store, environ, may_import
+    def __init__(
+        self,
+        store: Store,
+        environ: Mapping[str, str],
+        folder: str | None,
+        *,
+        may_import: bool,
+        is_secret: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        self._store, self._environ, self._may_import, self._is_secret = store, environ, may_import, is_secret
         self._folder = folder and os.path.realpath(folder)
 
     def asked(self, given: str) -> Asked:
@@ -56,8 +65,18 @@ class Asking:
         name = self._named(given) if given else self._of_session()
         problem = "the store is open for reading only"
         if self._may_import:
-            name, problem = refreshed(self._store, name)
-        return Asked(name, problem, compacting(self._store, name))
+            name, problem = refreshed(self._store, name, self._is_secret)
+        return Asked(name, problem, compacting(self._store, name), () if given else self._agents_of(name))
+
+    def _agents_of(self, session: str) -> list[str]:
+        """Return the sub-agents whose transcripts were written after that of their session: one of them may be who
+        asks, since they have its server.
+        """
+        found: list[Path] = []
+        for path in map(Path, source_files(self._store, [session]).get(session, ())):
+            agents = path.with_suffix("").glob("subagents/*.jsonl")
+            found += [agent for agent in agents if path.is_file() and _written_at(agent) >= _written_at(path)]
+        return self._import(found) if found else []
 
     def _named(self, given: str) -> str:
         names = [*islice(ids_meant(self._store, given), _CHOICES)]
@@ -96,7 +115,7 @@ class Asking:
 
     def _import(self, files: Sequence[Path]) -> list[str]:
         """Import transcripts, and return the conversations that they are."""
-        outcomes = Import(self._store, files) if self._may_import else ()
+        outcomes = Import(self._store, files, is_secret=self._is_secret) if self._may_import else ()
         return [outcome.conversation for outcome in outcomes if not isinstance(outcome, Failed)]
 
     def _unclear(self, problem: str, choices: Collection[str] = ()) -> Unclear:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,16 @@ FIRED = "hooks"
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
 
-def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = None) -> dict[str, Any]:
+def answer_hook(
+    store: Store,
+    given: Mapping[str, Any],
+    fired: Path | None = None,
+    is_secret: Callable[[bytes], bool] | None = None,
+) -> dict[str, Any]:
     """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has a database.
 
     Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else nothing. ``fired``
-    is the folder that notes the time. Raises what the import raises.
+    is the folder that notes the time. A record that ``is_secret`` is kept out. Raises what the import raises.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -32,7 +37,7 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
     for path in paths:
         if not path.exists():  # Copilot writes it after its first turn
             continue
-        importing = Import(store, [path], only=session or None, where=where)
+        importing = Import(store, [path], only=session or None, where=where, is_secret=is_secret)
         for outcome in importing:
             if isinstance(outcome, Failed):
                 raise outcome.error
@@ -50,7 +55,7 @@ def answer_hook(store: Store, given: Mapping[str, Any], fired: Path | None = Non
     if event == "SessionStart" and is_compacted:
         about = f"about {noted.events} events" if noted else "earlier events"
         return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": _advice(about, conversation)}}
-    for outcome in Import(store, list(_of_agents(paths)), where=where):
+    for outcome in Import(store, list(_of_agents(paths)), where=where, is_secret=is_secret):
         if isinstance(outcome, Failed):
             raise outcome.error
     return {}

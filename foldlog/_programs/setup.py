@@ -33,10 +33,10 @@ class Written(NamedTuple):
 
 
 def settings_with(
-    program: Program, command: Sequence[str], store: str | None, record: Mapping[str, Any]
+    program: Program, command: Sequence[str], options: Sequence[str], record: Mapping[str, Any]
 ) -> Iterator[Written]:
-    """Yield the settings of a program with our hooks and server, which run ``command``, for a store
-    if it is not the default one. Raises ``ValueError`` for settings that cannot be read, or where
+    """Yield the settings of a program with our hooks and server, which run ``command`` with
+    ``options``. Raises ``ValueError`` for settings that cannot be read, or where
     something of the user has the place of ours, and ``OSError``.
     """
     before = {written.path: written.text for written in settings_without(program, record)}
@@ -44,7 +44,7 @@ def settings_with(
         path = settings_at(target.path)
         text = before[path] if path in before else text_at(path)
         plugin = files("foldlog._programs").joinpath("plugins", target.plugin).read_text("utf-8")
-        plugin = _commanded(plugin, command, store)
+        plugin = _commanded(plugin, command, options)
         if target.is_ours:
             if text not in (None, plugin):
                 raise ValueError(f"{path} is there already, and setup did not write it")
@@ -122,12 +122,11 @@ def _dumped(path: Path, settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _commanded(text: str, command: Sequence[str], store: str | None) -> str:
+def _commanded(text: str, command: Sequence[str], options: Sequence[str]) -> str:
     """Return the text of a plugin with the command as it is run here. Its strings are JSON in each language."""
-    option = [] if store is None else ["--db", store]
     program = json.dumps(command[0])
-    arguments = json.dumps([*command[1:], "mcp", *option])
-    text = text.replace('"foldlog hook"', json.dumps(shlex.join([*command, "hook", *option])))
+    arguments = json.dumps([*command[1:], "mcp", *options])
+    text = text.replace('"foldlog hook"', json.dumps(shlex.join([*command, "hook", *options])))
     text = re.sub(r'(command"? *[:=] *)"foldlog"', lambda found: found[1] + program, text)
     return re.sub(r'\[\s*"mcp"\s*\]', lambda found: arguments, text)
 

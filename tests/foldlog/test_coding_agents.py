@@ -22,8 +22,10 @@ from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.programs import PROGRAMS, settings_at
-from foldlog._secrets import is_secret, may_hold_secrets
+from foldlog._programs.server import well_formed_lines
+from foldlog._secrets import is_secret, may_hold_secrets, secret_finder
 from foldlog.condensers.models.estimate import estimated
+from tests.foldlog.terminals import FOLDLOG
 from tests.web_client import Client
 
 WORD = "zebra_lighthouse_4711"
@@ -448,7 +450,7 @@ def test_the_hook_never_fails(what, session, tmp_path, monkeypatch, capsys):
     elif what == "nothing":
         given = "[]"
     monkeypatch.setattr(sys, "stdin", io.StringIO(given))
-    answer(db)
+    answer(["--db", db])
     out, err = capsys.readouterr()
     assert out == "{}\n"
     assert (err == "") == (what == "no file"), err
@@ -494,7 +496,7 @@ def test_the_hook_waits_a_moment_for_another_writer_and_then_lets_its_program_go
         lock = os.open(f"{path}-queue", os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            answer(str(path))
+            answer(["--db", str(path)])
         finally:
             os.close(lock)
     out, err = capsys.readouterr()
@@ -505,7 +507,7 @@ def test_the_hook_waits_a_moment_for_another_writer_and_then_lets_its_program_go
 def test_a_command_line_of_the_hook_needs_no_parser():
     assert is_hook(["hook"])
     assert is_hook(["hook", "--db", "x.db"])
-    assert not any(map(is_hook, ([], ["hook", "--help"], ["list"], ["hook", "--db"])))
+    assert not any(map(is_hook, ([], ["hook", "--help"], ["list"])))
 
 
 FOLDERS = {
@@ -697,7 +699,7 @@ def test_doctor_says_what_is_not_kept(home, foldlog, monkeypatch, capsys):
     (home / ".claude/settings.json").write_text(json.dumps({"cleanupPeriodDays": 7}))
     foldlog("setup", "claude-code")
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(session.hook("Stop"))))
-    answer("sqlite:///foldlog.db")
+    answer(["--db", "sqlite:///foldlog.db"])
     assert capsys.readouterr().out == "{}\n"
     ran = foldlog("doctor", "--json")
     (found,) = ran.document["programs"]
@@ -792,3 +794,45 @@ def test_secrets_are_kept_out_by_an_import(planted, session, foldlog, tmp_path):
     session.user(f"and {PLANTED['Slack Token']}")
     foldlog("import", "--redact-secrets", str(session.path), *planted)
     assert foldlog("secrets", *planted).status == 0, "also what it has grown by"
+
+
+def test_a_hook_with_other_options_says_so_and_never_stops_its_program(tmp_path):
+    for options in (["--frob"], ["--db"], ["more", "words"], ["--db=x.db", "y"]):
+        ran = subprocess.run([FOLDLOG, "hook", *options], cwd=tmp_path, input=b"{}", capture_output=True)
+        assert (ran.returncode, ran.stdout) == (0, b"{}\n"), ran
+        assert b"its options are --db STORE and --redact-secrets" in ran.stderr
+
+
+def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(tmp_path, session, monkeypatch, capsys):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    key = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+    session.user("hello").user(f"the token is {key}")
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(session.hook("Stop"))))
+    answer(["--redact-secrets", "--db", f"sqlite:///{tmp_path}/agents.db"])
+    with library.open(f"sqlite:///{tmp_path}/agents.db") as histories:
+        asking = Asking(histories.store, {}, None, may_import=True, is_secret=secret_finder())
+        session.user(f"again {key}")
+        assert "hello" in Answers(histories.store, asking).recall("hello", conversation="s1")
+        assert len(histories["s1"]) >= 3
+        assert key not in str([*histories["s1"].events()])
+
+
+def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(histories, session):
+    session.user("find the bug")
+    child = Session(session.path.parent / "s1/subagents", "agent-x1")
+    child.add("user", agentId="x1", isSidechain=True, sessionId="s1", message={"role": "user", "content": "look"})
+    os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
+    answer_hook(histories.store, session.hook("Stop"))
+    asked = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
+    assert asked.startswith("NOTE: this is of the session itself; a sub-agent that asks gives its own id, one of: ")
+    assert "agent-x1" in asked.splitlines()[0]
+    assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")
+
+
+def test_a_request_with_half_a_character_reaches_the_server_as_json_that_it_reads():
+    call = b'{"id": 7, "params": {"query": "a \\uD800 b \\ud83d\\ude00"}}\n'
+    lines = well_formed_lines(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
+    first, second, third = lines.readlines()
+    assert (first, third) == ('{"id": 6}\n', "not json \\ud800\n")
+    told = json.loads(second)
+    assert (told["id"], told["params"]["query"]) == (7, "a ? b \U0001f600")

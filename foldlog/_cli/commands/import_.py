@@ -11,7 +11,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.import_paths import formats_with_places, places_of, with_stdin
 from foldlog._cli.importing import Importing, ImportOptions
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog.formats import FORMATS
@@ -60,9 +60,7 @@ def run(
         bool, typer.Option("--use", help="Make the events at once, for programs that follow the store.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Import a source that was erased here, too.")] = False,
-    redact_secrets: Annotated[
-        bool, typer.Option("--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted.")
-    ] = False,
+    redact_secrets: RedactSecrets = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,

@@ -12,7 +12,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command as command_of, home_db, home_folder, use_store
-from foldlog._cli.options import DEFAULT_DB, Db
+from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._cli.quick_hook import program_db
 from foldlog._programs.programs import PROGRAMS
@@ -27,6 +27,7 @@ def run(
     ],
     show: Annotated[bool, typer.Option("--print", help="Only print the settings.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the hooks and the server out again.")] = False,
+    redact_secrets: RedactSecrets = False,
     db: Db = DEFAULT_DB,
 ) -> None:
     """Write hooks and the MCP server into the settings of a coding agent: it then imports its transcripts as they grow,
@@ -43,10 +44,11 @@ def run(
     if store != without_password(store) and not remove:
         where = "give the URL without it, and the password in ~/.pgpass"
         raise Refused(f"the password of {without_password(store)} would stand in the settings of {program}; {where}")
-    named = None if store == home_db() else _absolute(store)
+    options = [] if store == home_db() else ["--db", _absolute(store)]
+    options += ["--redact-secrets"] if redact_secrets else []
     try:
         record = recorded(folder)
-        changed = settings_with(chosen, _command(), named, record)
+        changed = settings_with(chosen, _command(), options, record)
         files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:
         raise Refused(f"settings of {program} stay as they are: {error}; correct them") from error
