@@ -42,10 +42,7 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
     """Return whether certainly no event of the piece shares a unit with one of the head or the tail."""
     if not _are_alone(head) or not _are_alone(piece):
         return False  # an observation may be in another part than its call, thinking in another one than its loop
-    return not any(
-        _is_of_one_response(before, after) or _is_in_loop(before, after)
-        for before, after in ((head, piece), ([*head, *piece], tail))
-    )
+    return not _are_joined(head, piece) and not _are_joined([*head, *piece], tail)
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
@@ -67,11 +64,20 @@ def _are_alone(events: Sequence[Event]) -> bool:
     return not waiting
 
 
-def _is_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether the actions beside this border have one response id."""
-    parts = (reversed(before), after)
-    last, first = (next((each.response_id for each in part if type(each) is Action), None) for part in parts)
-    return last == first is not None
+def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
+    """Return whether one response or a tool loop may cross this border."""
+    response = _first_response(after)
+    if response is not None and response == _first_response(reversed(before)):
+        return True
+    return _is_in_loop(before, after)
+
+
+def _first_response(events: Iterable[Event]) -> str | None:
+    """Return the response of the first action."""
+    for event in events:
+        if type(event) is Action:
+            return event.response_id
+    return None
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:

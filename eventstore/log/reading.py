@@ -213,7 +213,9 @@ class ReadTransaction:
         firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
         last, expected = -1, 0
         for row in rows:
-            before, after = counts(row.meta)
+            shown_before, structural_before, shown, structural = counts(row.meta)
+            before = shown_before + structural_before
+            after = before + shown + structural
             if (after == before) != (row.id in others):
                 raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED if after == before else _MISSING)
             if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):

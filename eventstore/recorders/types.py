@@ -144,7 +144,10 @@ def row_of(
 
 
 _for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
-_counted: Final = struct.Struct(">8xII12xBB").unpack_from
+counts: Final = struct.Struct(">8xII12xBB").unpack_from
+"""Returns the numbers of shown and of structural events before that of a ``meta``, and whether it is shown and
+structural.
+"""
 
 
 def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
@@ -152,13 +155,6 @@ def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Seq
     times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
     kinds = [kind_name(meta[_FIELDS + size : -_CHECKSUM]) for meta, size in zip(metas, sizes, strict=True)]
     return kinds, schemas, times
-
-
-def counts(meta: bytes) -> tuple[int, int]:
-    """Return how many times an event before this one is shown or structural, and how many with this one."""
-    shown_before, structural_before, shown, structural = _counted(meta)
-    before = shown_before + structural_before
-    return before, before + shown + structural
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
