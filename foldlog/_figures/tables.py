@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from foldlog._figures.counting import Figures
+from foldlog._figures.orders import SORTS as SORTS
 from foldlog._figures.overview import Overview
 from foldlog._figures.writing import (
     CODE,
@@ -33,11 +34,6 @@ from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 WITHOUT_KEY: Final = "(encrypted)"
 """Stands for a name whose key is not given."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
-SORTS: Final = (
-    *("id", "recorded", "activity", "started", "duration", "state", "events", "errors", "wait", "view", "prompt"),
-    *("tokens", "cost", "condensations", "saved"),
-)
-"""What conversations can be sorted by."""
 
 
 class Where(NamedTuple):

@@ -57,7 +57,7 @@ def server(answers: Answers) -> MCPServer:
 
 def well_formed_lines(lines: BinaryIO) -> io.TextIOWrapper:
     """Return a stream of these lines without lone surrogates, such as an escape of half a character: a request with one
-    is no JSON for the server, and would get no answer.
+    would get no answer from the server.
     """
     return io.TextIOWrapper(io.BufferedReader(_WellFormed(lines)), "utf-8", "replace")
 
@@ -73,7 +73,7 @@ class _WellFormed(io.RawIOBase):
         if not self._rest:
             self._rest = self._lines.readline()
             if _SURROGATE in self._rest.lower():
-                with suppress(ValueError):  # the server says what is wrong with it
+                with suppress(ValueError):  # the server answers it as it is
                     told = json.dumps(json.loads(self._rest), ensure_ascii=False)
                     self._rest = f"{told}\n".encode("utf-8", "replace")
         size = min(len(buffer), len(self._rest))

@@ -9,16 +9,13 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import existing_db
-from foldlog._cli.listing import Aside, Filters, describe_rows, is_short, select_rows, sorted_by_figure
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
 from foldlog._cli.selection import given_moment, pairs
 from foldlog._cli.stores import open_existing
-from foldlog._figures.prices import Prices
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import SORTS
+from foldlog._figures.orders import SORTS
 from foldlog._history.lease import ends_of_leases
 
 _SHOWN = 100
@@ -102,6 +99,10 @@ def run(
     """
     if followers:
         return list_followers(db)
+    from foldlog._cli.listing import Aside, Filters, describe_rows, is_short, select_rows, sorted_by_figure
+    from foldlog._figures.prices import Prices
+    from foldlog._figures.stored import FiguresOfStore
+
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(SORTS)}")
     filters = Filters(
