@@ -52,6 +52,8 @@ _BEAT_S = 15.0
 _SEARCH_S = 5.0
 """A search of a larger store ends after this time, and says how much it read."""
 _SEARCHED_MAX = 1_000
+_NOTE_MAX = 200_000
+"""Bytes: more than JSON has for the longest note."""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -295,10 +297,14 @@ async def _answered(check: Callable[[], object], made: Callable[[], Response]) -
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
     """Return the notes of a conversation; a POST changes one first."""
-    body = await request.body()
-    if request.method == "POST":
-        return await _answered(check, lambda: _json(notes.change(_id(request), body)))
-    return await _answered(check, lambda: _json(notes.of(_id(request))))
+    if request.method != "POST":
+        return await _answered(check, lambda: _json(notes.of(_id(request))))
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _NOTE_MAX:
+            return _refused(f"a note is sent in at most {_NOTE_MAX:,} bytes", 413)
+    return await _answered(check, lambda: _json(notes.change(_id(request), body)))
 
 
 async def _report(check: Callable[[], object], written: Callable[[str], bytes], request: Request) -> Response:

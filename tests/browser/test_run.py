@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from tests.page_samples import hostile_history
 BLOCKS = "document.querySelectorAll('.transcript [data-event]')"
 READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
 START = datetime(2026, 3, 4, 9, tzinfo=UTC)
+NOTE = "look <img src=x onerror='window.attacked = 1'><script>window.attacked = 1</script> here"
 
 
 @pytest.fixture
@@ -110,11 +112,13 @@ def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(pa
     for url in (report(failing()), serve(stored("c", failing()))):
         opened(page, url if url.startswith("file:") else f"{url}&id=c")
         page.run(f"{V}.goToEvent(6)")
-        page.ask("document.querySelector('.noting textarea').value = 'look here'")
+        page.ask(f"document.querySelector('.noting textarea').value = {json.dumps(NOTE)}")
         page.click(".noting button", "Keep")
-        page.wait("document.querySelector('.block-of .note')?.innerText.includes('look here')")
+        page.wait(f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})")
         page.ask("location.reload()")
-        page.wait("document.querySelector('.block-of .note')?.innerText.includes('look here')")
+        page.wait(f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})")
+        assert page.ask("document.querySelectorAll('main img, main script').length") == 0
+    assert page.ask("window.attacked") is None
     assert page.problems == []
 
 

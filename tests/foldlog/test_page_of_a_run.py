@@ -153,6 +153,12 @@ def test_a_note_that_is_none_is_refused_and_changes_nothing(client, body):
     assert client.get("/api/notes", {"id": "c"}).json()["notes"] == []
 
 
+def test_a_body_that_is_longer_than_any_note_is_not_read_to_its_end(client):
+    answer = client.send("POST", "/api/notes", {"id": "c"}, JSON, b"x" * 200_001)
+    assert answer.status == 413
+    assert "200,000 bytes" in answer.json()["error"]
+
+
 def test_no_other_site_can_send_a_note(client):
     body = b'{"event": 1, "text": "attacked"}'
     for headers in ({"content-type": "text/plain"}, {}, {**JSON, "sec-fetch-site": "cross-site"}):

@@ -1,6 +1,6 @@
 // What is shown of a run until its history is there: its figures, its newest events, and how far the server is.
 
-import { costWords, count, duration, el, grouped, moment, said } from "./dom.js";
+import { costWords, count, duration, el, grouped, moment, printable, said } from "./dom.js";
 import { History } from "./history.js";
 import { homeAddress, sparkline, timeIn } from "./runs.js";
 import { Transcript } from "./transcript.js";
@@ -58,7 +58,7 @@ export class Opening {
   facts(row, events) {
     const [first, last] = [row?.first_event_at, row?.last_event_at].map((time) => (time ? timeIn(time) : null));
     return [
-      moment(first, "").slice(0, 10), first !== null && last !== null ? `took ${duration(last - first)}` : "", count(events, "event"), row?.title ? this.source.id : "",
+      moment(first, "").slice(0, 10), first !== null && last !== null ? `took ${duration(last - first)}` : "", count(events, "event"), row?.title ? printable(this.source.id) : "",
     ].filter(Boolean).join(" · ");
   }
 
