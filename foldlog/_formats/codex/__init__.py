@@ -14,7 +14,8 @@ The records, and the events that they become:
         with a history_base          after a Retraction of what it does not go on from, if there is any
     compacted                    CondensationAction; the items of a replacement history are events before it
     event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping
-        thread_rolled_back           CondensationAction: the last turns are forgotten
+        thread_rolled_back           Retraction of the last turns; CondensationAction where some began before a
+                                     compaction
     every other type             Annotation
 
 ``reading.py`` makes the events, ``lines.py`` is lines, their contents and failures.

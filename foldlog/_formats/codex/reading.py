@@ -77,6 +77,13 @@ class CodexDecoder(FollowingDecoder):
         super().__init__(options)
         self._numbered: list[tuple[int, int]] = []
         """The numbers of the records that have one, and the versions after them."""
+        self._returns_to = 0
+        """The first version to which a rollback can return, without taking others' events or instructions back."""
+
+    def skip_to(self, next_id: int) -> None:
+        if next_id > self.next_id:
+            self._returns_to = next_id
+        super().skip_to(next_id)
 
     def known(self, event: Event, read: RecordEvents) -> _Known:
         if isinstance(event, SystemMessage):
@@ -104,8 +111,10 @@ class CodexDecoder(FollowingDecoder):
                 read.timestamp = own
             elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
-            if line == "session_meta" and (end := base_end(payload)) is not None:
-                self._go_on_from(read, end, payload)
+            if line == "session_meta":
+                self._returns_to = read.version + 1
+                if (end := base_end(payload)) is not None:
+                    self._go_on_from(read, end, payload)
             self._read_payload(read, line, payload)
         if (number := ordinal_of(record)) >= 0:
             self._numbered.append((number, read.version))
@@ -141,13 +150,19 @@ class CodexDecoder(FollowingDecoder):
             read.add(Annotation, name=name, data={key: payload[key] for key in payload if key not in taken})
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Forget the last turns with their events. A turn begins with a message of the user."""
+        """Take the last turns back. A turn begins with a message of the user. Where some of them began before the
+        newest compaction, before a line that names the session again, or before events of others, they are forgotten.
+        """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
         last = members[begins[0] :] if begins else []
         forgotten = tuple(event_id for event_id, known in last if known.role < _BASE)
         self.calls.forget(frozenset(forgotten))
-        read.add(CondensationAction, forgotten_event_ids=forgotten)
+        is_return = len(begins) == turns and forgotten[0] >= max(self.shown.condensed_at, self._returns_to)
+        if is_return:
+            read.change([event_id for event_id, _ in members if event_id not in forgotten], "return")
+        else:
+            read.add(CondensationAction, forgotten_event_ids=forgotten)
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
         """Return the instructions of a payload that no text of the View holds."""

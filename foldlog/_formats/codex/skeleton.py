@@ -37,6 +37,8 @@ class _Payload(Struct, omit_defaults=True):
     source: Any = None
     parent_thread_id: str | None = None
     num_turns: int | None = None
+    author: Any = UNSET
+    recipient: Any = UNSET
     cwd: str | None = None
     git: dict[str, Any] | None = None
 
@@ -79,13 +81,20 @@ class CodexSkeleton(Skeleton):
 
     def count(self, skeleton: _Line) -> None:
         kind, payload = _kind_of(skeleton), skeleton.payload or skeleton
-        is_condensed = kind == "compacted" or _rolls_back(kind, payload)
+        turns = self.state.extra.get("turns", 0)
+        rolled_back = _rolled_back(kind, payload)
+        is_condensed = kind == "compacted" or rolled_back > turns
         is_answer = payload.role == "assistant" or payload.type in _ANSWERS
-        self.happened(skeleton.timestamp, is_activity=not is_condensed, is_answer=is_answer)
+        is_activity = not is_condensed and not rolled_back
+        self.happened(skeleton.timestamp, is_activity=is_activity, is_answer=is_answer)
+        extra = self.state.extra
+        if is_condensed or rolled_back or kind == "session_meta":
+            extra["turns"] = turns - rolled_back if rolled_back and not is_condensed else 0
+        elif _begins_turn(kind, payload):
+            extra["turns"] = turns + 1
         if kind == "response_item":
             self._count_item(payload)
             return
-        extra = self.state.extra
         if kind == "session_meta":
             base = None if skeleton.payload is None else _base_of(skeleton.payload)
             if base is not None and self.state.conversation is None:
@@ -103,7 +112,7 @@ class CodexSkeleton(Skeleton):
         elif kind == "event_msg" and payload.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
         self.state.compactions += is_condensed
-        self.part("condensation" if is_condensed else "annotation")
+        self.part("condensation" if is_condensed else "retraction" if rolled_back else "annotation")
 
     @property
     def follows(self) -> tuple[str, int] | None:
@@ -122,6 +131,9 @@ class CodexSkeleton(Skeleton):
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
         if skeleton.payload is not None:
             skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
+            for name in ("author", "recipient"):
+                if getattr(skeleton.payload, name) is not UNSET:
+                    setattr(skeleton.payload, name, None)
 
     def error_in(self, record: bytes) -> str:
         line: Any = self._decode(record)
@@ -138,8 +150,7 @@ class CodexSkeleton(Skeleton):
         elif item.type in _OUTPUTS:
             self.answered(item.call_id, failed=has_failed(item.output))
         elif item.type == "message":
-            texts = texts_in(item.content)
-            words, is_context = "\n".join(texts), bool(texts) and all(map(CONTEXT.match, texts))
+            words, is_context = "\n".join(texts_in(item.content)), _is_context(item)
             labels = {"assistant": "agent", "developer": "system", "system": "system"}
             user = "environment" if is_context else "user"
             self.part(labels.get(item.role or "", user))
@@ -177,10 +188,24 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
     return (session.forked_from_id or thread if is_fork else thread), end
 
 
-def _rolls_back(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a record forgets the last turns."""
+def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
+    """Return the number of the last turns that a record takes back."""
     is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
-    return is_rolled_back and (getattr(payload, "num_turns", None) or 0) > 0
+    return max(getattr(payload, "num_turns", None) or 0, 0) if is_rolled_back else 0
+
+
+def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
+    """Return whether a turn begins with a record: a message of the user, or what another agent says."""
+    if kind == "response_item" and payload.type == "message":
+        return payload.role == "user" and not _is_context(payload)
+    is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)
+    says = kind == "inter_agent_communication" or (kind == "response_item" and payload.type == "agent_message")
+    return is_told and says
+
+
+def _is_context(payload: _Payload | _Line) -> bool:
+    texts = texts_in(payload.content)
+    return bool(texts) and all(map(CONTEXT.match, texts))
 
 
 def _kind_of(line: _Line) -> str:

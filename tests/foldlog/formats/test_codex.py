@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
 import pytest
 from hypothesis import example, given, strategies as st
 
 import foldlog
 from foldlog._archive.recording import Recording
+from foldlog._formats.codex.skeleton import CodexSkeleton
+from foldlog._formats.json_text import json_of
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     Message,
+    Retraction,
 )
+from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
@@ -374,3 +379,24 @@ def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
     with foldlog.open("memory:") as histories:
         events = list(append_one_by_one(histories, records, restarts).events())
     assert events == list(decode(records, CODEX))
+
+
+def test_a_rollback_is_a_retraction_of_turns_since_the_newest_compaction():
+    back = told("thread_rolled_back", num_turns=1)
+    events = read(BASE, *said("a"), *said("b"), call("c"), back, *said("d"))
+    assert [type(event) for event in events[-2:]] == [Retraction, Message]
+    assert shown(events) == ["You are", "a", "d"]
+    compacted_first = read(BASE, *said("a"), compacted("So far", text("a")), back)
+    assert isinstance(compacted_first[-1], CondensationAction)
+    assert shown(compacted_first) == ["You are"]
+
+
+@given(st.lists(STEPS, max_size=30))
+@examples(250)
+def test_the_skeleton_counts_condensations_and_retractions_as_there_are_events(steps):
+    skeleton, records = CodexSkeleton(), rollout(steps)
+    for body in map(json_of, records):
+        skeleton.add(body, sha256(body).digest()[:HASH_BYTES])
+    kinds = [type(event) for event in decode(records, CODEX)]
+    assert skeleton.state.compactions == kinds.count(CondensationAction)
+    assert skeleton.state.kinds.get("retraction", 0) == kinds.count(Retraction)
