@@ -477,10 +477,21 @@ def test_names_take_a_quarter_and_those_that_other_lines_have_are_not_repeated()
 def test_what_a_runtime_wrote_before_the_first_request_is_not_the_first_message():
     context = message("<environment_context>\n  <cwd>/w</cwd>\n</environment_context>")
     work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
-    for begin, head in (([context], 2), ([], 1), ([context, context], 3)):
+    for begin, head in (([context], 2), ([], 1), ([context, message("cwd: /w", "environment")], 3)):
         view = viewed(*begin, message("mend the kite"), *work)
         shown = after(view, DigestCondenser(max_size=30).condense(view))
         assert [event.id < 0 for event in shown].index(True) == head
+
+
+def test_a_digest_that_a_reset_made_the_first_event_is_replaced_by_the_next():
+    condenser = DigestCondenser(max_size=30)
+    for begin in ([], [SYSTEM]):
+        view = viewed(*begin, message("mend the kite"), *[pair(n, command=f"make {n} {'x' * 80}") for n in range(40)])
+        view = after(view, condenser.hard_context_reset(view))
+        more = [event for n in range(40) for event in pair(n, command=f"fly {n} {'x' * 80}")]
+        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(more)])
+        (summary,) = (event for event in after(view, condenser.condense(view)) if event.id < 0)
+        assert "mend the kite" in summary.content
 
 
 # --- one digest after the other ---

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.models.limits import window_in
+from foldlog.condensers.selection import after_system_prompt, stands_for_forgotten
 from foldlog.condensers.strategies.digest.fold import Digest as Digest
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.digest.words import of_user
@@ -102,9 +103,11 @@ class DigestCondenser(SummarizingCondenser):
 
     def _head(self, view: View) -> int:
         """Return the number of events at the beginning that stay. What a runtime wrote before the user's first words
-        does not count as the first message.
+        does not count as the first message, and a digest is replaced also where it is the first event.
         """
         head = super()._head(view)
+        if any(map(stands_for_forgotten, view.events[:head])):
+            return after_system_prompt(view)
         while 0 < head < len(view) and _is_context(view.events[head - 1]):
             head += 1
         return head
@@ -124,8 +127,10 @@ def default_condenser(
 
 
 def _is_context(event: Event) -> bool:
-    """Return whether an event is a message under the user's name without a word of the user."""
-    return isinstance(event, Message) and event.source == "user" and not of_user(words_of(event.content)).asked
+    """Return whether an event is a message without a word of the user or the agent."""
+    if not isinstance(event, Message) or event.source == "agent":
+        return False
+    return event.source == "environment" or not of_user(words_of(event.content)).asked
 
 
 @dataclass(frozen=True, slots=True)
