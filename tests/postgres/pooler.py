@@ -1,7 +1,10 @@
-"""pgbouncer in transaction mode before a server, for runs with ``$FOLDLOG_PGBOUNCER`` (the path of its program)."""
+"""pgbouncer in transaction mode before a server, for runs with ``$FOLDLOG_PGBOUNCER`` (the path of its program). From
+version 1.21 on it is used with prepared statements.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -30,6 +33,12 @@ class Pooler:
             "server_reset_query_always": 0,
             "logfile": folder / "log",
         }
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        found = re.search(r"(\d+)\.(\d+)", version)
+        assert found is not None, version
+        self._mode = "prepared" if (int(found[1]), int(found[2])) >= (1, 21) else "transaction"
+        if self._mode == "prepared":
+            settings["max_prepared_statements"] = 1_000
         lines = [f"{name} = {value}" for name, value in settings.items()]
         target = f"* = host=127.0.0.1 port={server.port} user=postgres"
         configuration = folder / "pgbouncer.ini"
@@ -41,9 +50,9 @@ class Pooler:
         time.sleep(0.5)
 
     def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
-        query = "&".join(f"{key}={value}" for key, value in {**options, "pooler": "transaction"}.items())
+        query = "&".join(f"{key}={value}" for key, value in {**options, "pooler": self._mode}.items())
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?{query}"
 
     def stop(self) -> None:
-        self._process.terminate()
+        self._process.kill()  # from 1.23 on it would wait for its clients
         self._process.wait()
