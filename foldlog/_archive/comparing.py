@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Final, NamedTuple
 
 from foldlog._archive.projecting import make_events
@@ -31,8 +31,6 @@ class NewSource(NamedTuple):
     """
 
     one: SourceImport
-    reading: Reading
-    skeleton: Skeleton | DecodedRecords
     name: str
     begin: Callable[[Transaction], Source | None]
     size: int
@@ -76,14 +74,12 @@ class SourceImport(SourceWriter):
         """Read the whole of a source that is new as far as its place tells; None where it is not a conversation of its
         own.
         """
-        reading = reading_of(self.found.path, self.found.reader)
-        skeleton = counting(self.found.format)
-        read = reading.blocks(self.adds_to(reading, skeleton))
-        blocks = [self.without(block, self.secret, skeleton) for block in read]
+        skeleton = self.skeleton
+        blocks = [self.without(block, self.secret) for block in self.reading.blocks(self.adds())]
         if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
             return None
         name, size = self.named(skeleton.conversation), sum(len(block.raw) for block in blocks)
-        begin = self.beginning(reading, skeleton, name, blocks)
+        begin = self.beginning(name, blocks)
 
         def begin_new(transaction: Transaction) -> Source | None:
             sources = Sources(self.database, transaction)
@@ -93,12 +89,12 @@ class SourceImport(SourceWriter):
                 return None
             return begin(transaction)
 
-        return NewSource(self, reading, skeleton, name, begin_new, size)
+        return NewSource(self, name, begin_new, size)
 
     def begun(self, new: NewSource, source: Source) -> Imported:
         """Return the outcome of a new source that was written."""
-        self.finish(source, new.skeleton, new.reading)
-        return self.outcome(new.reading, new.reading.records, new.name)
+        self.finish(source)
+        return self.outcome(self.reading.records, new.name)
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -106,7 +102,7 @@ class SourceImport(SourceWriter):
         """Append what a log has beyond its last import; None where it does not begin with the same bytes, more of it
         came from another place, or somebody went on with its conversation.
         """
-        reading = reading_of(self.found.path, self.found.reader)
+        reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
             return None
         assert isinstance(reading, LineReading)
@@ -115,15 +111,16 @@ class SourceImport(SourceWriter):
         if source.made and self._goes_on_here(source):
             return None
         reading.unread += about(source).get("unread", [])
-        return self._append_rest(reading, source)
+        return self._append_rest(source)
 
-    def _append_rest(self, reading: Reading, source: Source, skip: int = 0) -> Imported:
-        """Append the records that a reading yields, but those before number ``skip``, which are here."""
+    def _append_rest(self, source: Source, skip: int = 0) -> Imported:
+        """Append the records that the reading yields, but those before number ``skip``, which are here."""
         before = source.records
         if source.made and self._goes_on_here(source):
             return self._fork(source, before)
-        self.append(reading, source, self.counting_on(source), skip)
-        return self.outcome(reading, reading.records - before)
+        self.skeleton = self.counting_on(source)
+        self.append(source, skip)
+        return self.outcome(self.reading.records - before)
 
     def _goes_on_here(self, source: Source) -> bool:
         """Return whether somebody went on with a conversation here: then its source goes on in a fork."""
@@ -136,10 +133,9 @@ class SourceImport(SourceWriter):
 
     def _new(self) -> Imported:
         """Import a source of which nothing was found at this place."""
-        reading = reading_of(self.found.path, self.found.reader)
-        skeleton = counting(self.found.format)
-        read = reading.blocks(self.adds_to(reading, skeleton))
-        blocks = (self.without(block, self.secret, skeleton) for block in read)
+        self._read_again()
+        reading, skeleton = self.reading, self.skeleton
+        blocks = (self.without(block, self.secret) for block in reading.blocks(self.adds()))
         first = next(blocks, None)
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
@@ -156,8 +152,8 @@ class SourceImport(SourceWriter):
             if source is None:
                 raise VersionConflict(name, 0, there.version)
             return self._compared(self._own_forks(source, name))
-        self.begin(reading, skeleton, name, first, blocks, None, 0)
-        return self.outcome(reading, reading.records)
+        self.begin(name, chain([first], blocks))
+        return self.outcome(reading.records)
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
         """Import a source that says from which history it goes on, and does not hold that; None where this is not here.
@@ -228,37 +224,39 @@ class SourceImport(SourceWriter):
     def _is_refused(self, fingerprint: bytes) -> bool:
         return not self.options.again and self.query(lambda sources: sources.is_refused(fingerprint))
 
-    def _reading(self) -> LineReading | WholeReading:
-        """Return a pass over the source, in which the first record follows those from which it goes on."""
-        reading = reading_of(self.found.path, self.found.reader)
-        reading.records = len(self._before) // HASH_BYTES
-        return reading
+    def _read_again(self) -> None:
+        """Begin another pass over the source, in which the first record follows those from which it goes on."""
+        self.reading = reading_of(self.found.path, self.found.reader)
+        self.reading.records = len(self._before) // HASH_BYTES
+        self.skeleton = counting(self.found.format)
 
     def _compared(self, known: list[Source], place: Place | None = None) -> Imported:
         """Import a source that may differ from what is here: it goes on with what it has most in common with. A place
         that is as it was stays what it became, also where that went on since from another place.
         """
-        reading = self._reading()
+        self._read_again()
+        reading = self.reading
         hashes = self._before + b"".join(block.hashes for block in reading.blocks(check_json))
         total = reading.records
         if total == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
         if place is not None and (place.records, place.digest) == (total, reading.digest):
             if (source := self.source(place.conversation)) is not None:
-                self.note(source, reading)
-            return self.outcome(reading, 0, self.name_of(place.conversation))
+                self.note(source)
+            return self.outcome(0, self.name_of(place.conversation))
         there = [(self.hashes_of(each), each) for each in known]
         alike, nearest = max((shared(stored, hashes), -number) for number, (stored, _) in enumerate(there))
         source = known[-nearest]
         if alike == total:
-            self.note(source, reading)
+            self.note(source)
             is_older = total < source.records
-            return self.outcome(reading, 0, self.name_of(source.conversation))._replace(is_older=is_older)
+            return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
         self._check_redactions(known, alike)
         if alike == 0 and place is not None:  # another source: it may name its own conversation
             return self._new()
         if alike == source.records:
-            return self._append_rest(self._reading(), source, alike)
+            self._read_again()
+            return self._append_rest(source, alike)
         if isinstance(reading, WholeReading) and self._is_provisional(source, alike):
             return self._replace_last(source, alike)
         return self._fork(source, alike)
@@ -298,26 +296,26 @@ class SourceImport(SourceWriter):
         if alike:
             make_events(self.store, name)
             source = self.source(source.conversation) or source
-        reading = self._reading()
-        skeleton = self.counting_on(source, alike)
+        self._read_again()
+        self.skeleton = self.counting_on(source, alike)
         self.forked_at = alike
-        self.begin(reading, skeleton, fork, None, self.new_blocks(reading, skeleton, source, alike), source, alike)
-        return self.outcome(reading, reading.records - alike)
+        self.begin(fork, self.new_blocks(source, alike), source, alike)
+        return self.outcome(self.reading.records - alike)
 
     def _replace_last(self, source: Source, alike: int) -> Imported:
         """Write the last record of a source again, and those behind it."""
         blocks = self.query(lambda sources: [*sources.own_blocks(source, alike)])
         head = chained(GENESIS, self.query(lambda sources: sources.hashes(source))[: alike * HASH_BYTES])
         kept = blocks[0].before(alike)
-        skeleton = self.counting_on(source, alike)
-        reading = reading_of(self.found.path, self.found.reader)
+        self._read_again()
+        self.skeleton = self.counting_on(source, alike)
         shorter = source._replace(records=alike, head=head)
 
         def cut(sources: SourcesToWrite) -> None:
             sources.join_blocks(source, blocks, kept)
 
-        self.append(reading, shorter, skeleton, alike, first=cut)
-        return self.outcome(reading, reading.records - source.records)
+        self.append(shorter, alike, first=cut)
+        return self.outcome(self.reading.records - source.records)
 
 
 def _no_record(reading: Reading) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._archive.reading import FINDINGS_MAX, Reading, state_of
+from foldlog._archive.reading import FINDINGS_MAX, reading_of, state_of
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
@@ -85,6 +85,9 @@ class SourceWriter:
     ) -> None:
         """``state`` is how the file is; by default as it is now."""
         self.store, self.found, self.place, self.options = store, found, place, options
+        self.reading = reading_of(found.path, found.reader)
+        self.skeleton = counting(found.format)
+        """What counts the records that the reading yields."""
         self.database = store.database
         self.state = state_of(found.path) if state is None else state
         self.key: int | None = None
@@ -118,110 +121,76 @@ class SourceWriter:
             count_block(skeleton, part.since(max(start, part.first)))
         return skeleton
 
-    def new_blocks(
-        self, reading: Reading, skeleton: Skeleton | DecodedRecords, source: Source, skip: int
-    ) -> Iterator[Block]:
+    def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
         """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what stays of it, and
         then nothing between records.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
-        number = count(reading.records)
-        add_new = self.adds_to(reading, skeleton)
+        number = count(self.reading.records)
+        add_new = self.adds()
 
         def add(record: bytes, hashed: bytes) -> None:
             if hashed in forbidden:
-                record = skeleton.left_of(record)
+                record = self.skeleton.left_of(record)
             if next(number) >= skip:
                 add_new(record, hashed)
 
-        for block in reading.blocks(add):
+        for block in self.reading.blocks(add):
             if block.stop <= skip:
                 continue
-            block = self.without(block.since(max(skip, block.first)), forbidden | self.secret, skeleton)
+            block = self.without(block.since(max(skip, block.first)), forbidden | self.secret)
             yield block if is_whole else block.alone()
 
-    def without(self, block: Block, hashes: set[bytes], skeleton: Skeleton | DecodedRecords) -> Block:
+    def without(self, block: Block, hashes: set[bytes]) -> Block:
         """Return a block in which what stays of the records with these hashes is in their place."""
         for number in block.numbers_of(hashes) if hashes else ():
-            block = block.with_record(number, skeleton.left_of(block.record(number)))
+            block = block.with_record(number, self.skeleton.left_of(block.record(number)))
             self._gone.append(number)
         return block
 
-    def append(
-        self,
-        reading: Reading,
-        source: Source,
-        skeleton: Skeleton | DecodedRecords,
-        skip: int,
-        first: Callable[[SourcesToWrite], None] = lambda sources: None,
-    ) -> None:
-        """Append the blocks of a reading to a source."""
+    def append(self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None) -> None:
+        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is done before, in the
+        transaction of the first ones.
+        """
         self.key = source.conversation
-        blocks = self.new_blocks(reading, skeleton, source, skip)
-        for group in _grouped(blocks):
-            source = self._appended(source, group, skeleton, reading, first)
-            self.written += group[-1].stop - group[0].first
-            group.clear()  # before the next ones are read
-            first = lambda sources: None  # noqa: E731 - only once
-        self.finish(source, skeleton, reading)
+        self._append_groups(source, _grouped(self.new_blocks(source, skip)), first)
 
-    def begin(
-        self,
-        reading: Reading,
-        skeleton: Skeleton | DecodedRecords,
-        name: str,
-        first: Block | None,
-        blocks: Iterator[Block],
-        parent: Source | None,
-        alike: int,
-    ) -> None:
+    def begin(self, name: str, blocks: Iterator[Block], parent: Source | None = None, alike: int = 0) -> None:
         """Begin a conversation for a source, and write its blocks."""
-        groups = _grouped(blocks if first is None else _with(first, blocks))
+        groups = _grouped(blocks)
         group = next(groups)
-        begin = self.beginning(reading, skeleton, name, group, parent, alike)
-        source = self.database.recorder.transact(begin)
+        source = self.database.recorder.transact(self.beginning(name, group, parent, alike))
         self.key = source.conversation
         self.written = source.records - alike
         group.clear()  # before the next ones are read
-        for more in groups:
-            source = self._appended(source, more, skeleton, reading)
-            self.written = source.records - alike
-            more.clear()
-        self.finish(source, skeleton, reading)
+        self._append_groups(source, groups)
 
-    def finish(self, source: Source, skeleton: Skeleton | DecodedRecords, reading: Reading) -> None:
-        """Write what is known at the end of a source, and was not written with its last records."""
+    def _append_groups(
+        self, source: Source, groups: Iterator[list[Block]], first: Callable[[SourcesToWrite], None] | None = None
+    ) -> None:
+        for group in groups:
+            before = source.records
+            source = self._appended(source, group, first)
+            self.written += source.records - before
+            group.clear()  # before the next ones are read
+            first = None
+        self.finish(source)
+
+    def finish(self, source: Source) -> None:
+        """Write what is known at the end of a source, and was not written with its last records. Make the events of a
+        fork: its figures count the records that it shares too, and sums of the store count these once only among
+        events.
+        """
         if not self._is_counted:
-            self._count_all(source, skeleton)
+            source = self._appended(source, ())
         if not self._is_noted:
-            self.note(source, reading)
-        self._make_fork(source)
-
-    def _count_all(self, source: Source, skeleton: Skeleton | DecodedRecords) -> None:
-        """Write the figures of all records of a source."""
-
-        def count_all(transaction: Transaction) -> None:
-            sources = SourcesToWrite(self.database, transaction)
-            now = sources.of_key(source.conversation)
-            if now is None or (now.records, now.redacted) != (source.records, source.redacted):
-                raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
-            sources.put(now._replace(sums=skeleton.encoded()))
-            found = self.database.find_key(transaction, now.conversation)
-            if found is not None:
-                self._put_figures(WriteTransaction(transaction, found, self.database), now, skeleton)
-
-        self.database.recorder.transact(count_all)
-        self._is_counted = True
+            self.note(source)
+        if source.parent is not None:
+            make_events(self.store, self.name_of(source.conversation))
 
     def beginning(
-        self,
-        reading: Reading,
-        skeleton: Skeleton | DecodedRecords,
-        name: str,
-        blocks: Sequence[Block],
-        parent: Source | None = None,
-        alike: int = 0,
+        self, name: str, blocks: Sequence[Block], parent: Source | None = None, alike: int = 0
     ) -> Callable[[Transaction], Source]:
         """Return what begins a conversation with the first blocks of a source."""
 
@@ -242,18 +211,11 @@ class SourceWriter:
                 self.found.format.name,
                 READER,
                 head,
-                fingerprint(skeleton, blocks) if parent is None else parent.fingerprint,
+                fingerprint(self.skeleton, blocks) if parent is None else parent.fingerprint,
             )
-            return self._put(writing, sources, begun, blocks, skeleton, reading)
+            return self._put(writing, sources, begun, blocks)
 
         return begin
-
-    def _make_fork(self, source: Source) -> None:
-        """Make the events of a source that is a fork: its line counts the records that it shares too, and sums of the
-        store count these once only among events.
-        """
-        if source.parent is not None:
-            make_events(self.store, self.name_of(source.conversation))
 
     def _begun(self, transaction: Transaction, name: str, parent: Source | None, alike: int) -> WriteTransaction:
         """Begin the conversation of a source, or of a fork."""
@@ -282,12 +244,7 @@ class SourceWriter:
         return writing
 
     def _appended(
-        self,
-        source: Source,
-        blocks: Sequence[Block],
-        skeleton: Skeleton | DecodedRecords,
-        reading: Reading,
-        first: Callable[[SourcesToWrite], None] = lambda sources: None,
+        self, source: Source, blocks: Sequence[Block], first: Callable[[SourcesToWrite], None] | None = None
     ) -> Source:
         def append(transaction: Transaction) -> Source:
             sources = Sources(self.database, transaction)
@@ -298,26 +255,23 @@ class SourceWriter:
                 raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
             writing = WriteTransaction(transaction, found, self.database)
             sources = SourcesToWrite.beside(writing)
-            first(sources)
+            if first is not None:
+                first(sources)
             assert now is not None
-            return self._put(writing, sources, source._replace(about=now.about), blocks, skeleton, reading)
+            return self._put(writing, sources, source._replace(about=now.about), blocks)
 
         return self.database.recorder.transact(append)
 
     def _put(
-        self,
-        writing: WriteTransaction,
-        sources: SourcesToWrite,
-        source: Source,
-        blocks: Sequence[Block],
-        skeleton: Skeleton | DecodedRecords,
-        reading: Reading,
+        self, writing: WriteTransaction, sources: SourcesToWrite, source: Source, blocks: Sequence[Block]
     ) -> Source:
-        """Write blocks behind those of a source, and what is known of it then."""
+        """Write blocks behind those of a source, if there are any, and what is known of it then."""
+        reading, skeleton = self.reading, self.skeleton
+        records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
         sources.put_blocks(source, blocks)
         hashes = b"".join(block.hashes for block in blocks)
-        gone = [number for number in self._gone if blocks[0].first <= number < blocks[-1].stop]
+        gone = [number for number in self._gone if source.records <= number < records]
         told: dict[str, Any] = {
             "paths": self._paths(source),
             "prefix": self.options.prefix,
@@ -332,8 +286,7 @@ class SourceWriter:
             told[REDACTED] = True
         told |= still_compacting(about(source), skeleton)
         told[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
-        told |= self._words(sources, source, reading, is_whole=not gone)
-        records = blocks[-1].stop
+        told |= self._words(sources, source, is_whole=not gone)
         grown = source._replace(
             records=records,
             head=chained(source.head, hashes),
@@ -346,16 +299,16 @@ class SourceWriter:
         sources.put(grown)
         writing.set_pending(grown.records - grown.made)
         if self._is_counted:
-            self._put_figures(writing, grown, skeleton)
+            self._put_figures(writing, grown)
         if reading.records == records:
-            sources.put_place(self.place, self._seen(grown, reading))
+            sources.put_place(self.place, self._seen(grown))
             self._is_noted = reading.is_done
         writing.end()
         return grown
 
-    def _put_figures(self, writing: WriteTransaction, source: Source, skeleton: Skeleton | DecodedRecords) -> None:
+    def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
         """Write the figures of a source, of which all records are counted."""
-        figures = figures_in(skeleton, self.found.format, source.records, about(source))
+        figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
         put_figures(writing.transaction, writing.found, writing.data_key, self.database.settings.keys, figures)
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
@@ -382,11 +335,11 @@ class SourceWriter:
                 f"import it with --again if it has to"
             )
 
-    def _words(self, sources: Sources, source: Source, reading: Reading, *, is_whole: bool = True) -> dict[str, Any]:
+    def _words(self, sources: Sources, source: Source, *, is_whole: bool = True) -> dict[str, Any]:
         """Return the title of a source, and what a document holds between its records: nothing, where these or a record
         of the family are redacted, since both may repeat that one.
         """
-        told, title, frame = dict[str, Any](), self.found.title, reading.frame if reading.is_done else None
+        told, title, frame = dict[str, Any](), self.found.title, self.reading.frame if self.reading.is_done else None
         if not title and frame is None:
             return told
         is_whole = is_whole and _is_whole(sources, source.root)
@@ -396,58 +349,59 @@ class SourceWriter:
             told[FRAME] = frame if is_whole else Frame()
         return told
 
-    def adds_to(self, reading: Reading, skeleton: Skeleton | DecodedRecords) -> Callable[[bytes, bytes], None]:
-        """Return what counts the records of a reading, and takes notice of what the decoder says of them, and of which
-        are secret.
+    def adds(self) -> Callable[[bytes, bytes], None]:
+        """Return what counts the records of the reading, and takes notice of what the decoder says of them, and of
+        which are secret.
         """
+        skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
             add = skeleton.add
             if self.options.is_secret is None:
                 return add
-            return lambda record, hashed: add(self._kept(record, hashed, skeleton), hashed)
+            return lambda record, hashed: add(self._kept(record, hashed), hashed)
         decoded = skeleton
 
         def add_decoded(record: bytes, hashed: bytes) -> None:
-            record = self._kept(record, hashed, decoded)
+            record = self._kept(record, hashed)
             before = len(decoded.findings)
             decoded.add(record, hashed)
             for problem in decoded.findings[before:]:
                 self._unclear_count += 1
                 if len(self._unclear) < FINDINGS_MAX:
-                    self._unclear.append(ImportFinding(reading.place, problem))
+                    self._unclear.append(ImportFinding(self.reading.place, problem))
 
         return add_decoded
 
-    def _kept(self, record: bytes, hashed: bytes, skeleton: Skeleton | DecodedRecords) -> bytes:
+    def _kept(self, record: bytes, hashed: bytes) -> bytes:
         """Return a record, or what stays of one that is secret."""
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
         self.secret.add(hashed)
-        return skeleton.left_of(record)
+        return self.skeleton.left_of(record)
 
-    def note(self, source: Source, reading: Reading) -> None:
+    def note(self, source: Source) -> None:
         """Note what is at this place now, its title, and what a document now holds between its records."""
 
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
-            sources.put_place(self.place, self._seen(source, reading))
+            sources.put_place(self.place, self._seen(source))
             now = sources.of_key(source.conversation)
-            if now is not None and reading.records == now.records:
-                told = {**about(now), "paths": self._paths(now), **self._words(sources, now, reading)}
+            if now is not None and self.reading.records == now.records:
+                told = {**about(now), "paths": self._paths(now), **self._words(sources, now)}
                 if (encoded := msgspec.json.encode(told)) != now.about:
                     sources.put(now._replace(about=encoded))
                     transaction.forget_figures(now.conversation)
 
         self.key = source.conversation
         self.database.recorder.transact(note)
-        self._note_usage(reading)
+        self._note_usage()
 
-    def _note_usage(self, reading: Reading) -> None:
+    def _note_usage(self) -> None:
         """Note the usage that a source with the same records now tells beside them. Where these are all events, figures
         are counted from the events, so it is an event too.
         """
         source = None if self.key is None else self.source(self.key)
-        if source is None or not self.found.usage or reading.records != source.records:
+        if source is None or not self.found.usage or self.reading.records != source.records:
             return
         before, name = about(source).get("usage", []), self.name_of(source.conversation)
         told = {**about(source), "usage": _with_usage(before, self.found.usage)}
@@ -474,8 +428,9 @@ class SourceWriter:
         those = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
         return [*dict.fromkeys((*about(source).get("paths", ()), *those))]
 
-    def _seen(self, source: Source, reading: Reading) -> Place:
+    def _seen(self, source: Source) -> Place:
         now = time.time_ns() // 1_000
+        reading = self.reading
         state = self.state if reading.is_done else b""
         return Place(source.conversation, now, reading.records, reading.taken, state, reading.digest)
 
@@ -495,8 +450,9 @@ class SourceWriter:
     def name_of(self, key: int) -> str:
         return str(self.query(lambda sources: sources.name_of(key)))
 
-    def outcome(self, reading: Reading, added: int, conversation: str = "") -> Imported:
+    def outcome(self, added: int, conversation: str = "") -> Imported:
         """Return what became of the source: ``conversation`` is what it is here."""
+        reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
             added,
@@ -541,11 +497,6 @@ def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) ->
 
 def counting(format: Format) -> Skeleton | DecodedRecords:
     return DecodedRecords(format) if format.skeleton is None else format.skeleton()
-
-
-def _with(first: Block, blocks: Iterator[Block]) -> Iterator[Block]:
-    yield first
-    yield from blocks
 
 
 def _grouped(blocks: Iterator[Block]) -> Iterator[list[Block]]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog._archive import makes_events, projecting, reading, recording, writing
 from foldlog._archive.importing import Import
-from foldlog.eventstore import Event, Redaction, Store, open_store
+from foldlog.eventstore import Event, KeyRing, Redaction, Store, open_store
 from foldlog.eventstore.log import importing as log_importing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.verify import verify
@@ -103,19 +103,28 @@ def record(store: Store, path: Path) -> None:
         history.append_records([each], format="openai-chat")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
-def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], str]:
-    """The URL of a new store for each number."""
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-        return lambda number: url(another=True)
-    return lambda number: f"sqlite:///{tmp_path}/{number}.db"
+LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
+
+
+@pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Callable[[], Store]]:
+    """What opens the store with a number, a new one for each."""
+    keys = KeyRing(["11" * 32]) if request.param.endswith("sealed") else None
+
+    def of_number(number: int) -> Callable[[], Store]:
+        if request.param.startswith("sqlite"):
+            url = f"sqlite:///{tmp_path}/{number}.db"
+        else:
+            url = request.getfixturevalue("postgres_url")(another=True)
+        return lambda: makes_events(open_store(url, keys=keys))
+
+    return of_number
 
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
 def test_a_killed_import_or_first_use_goes_on(
     work: Callable[[Store, Path], None],
-    new_url: Callable[[int], str],
+    new_place: Callable[[int], Callable[[], Store]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,15 +133,15 @@ def test_a_killed_import_or_first_use_goes_on(
         work(store, path)
         expected = told(store)
     for transactions in count():
-        url = new_url(transactions)
+        opened = new_place(transactions)
         is_over = True
-        with makes_events(open_store(url)) as store, monkeypatch.context() as patched:
+        with opened() as store, monkeypatch.context() as patched:
             killed_after(store, transactions, patched)
             try:
                 work(store, path)
             except Killed:
                 is_over = False
-        with makes_events(open_store(url)) as store:
+        with opened() as store:
             assert [each.findings for each in verify(store) if each.findings] == []
             work(store, path)
             assert told(store) == expected, transactions
