@@ -471,3 +471,10 @@ def test_a_run_of_openhands_v0_in_a_trajectory_and_in_its_session_is_counted_onc
         for names, calls in ((["session"], 2), (["trajectory", "session"], 2), (["session", "other"], 4)):
             (figures,) = collect_stats(store, names, views=Views(store)).models.values()
             assert (figures.calls, figures.prompt_tokens, figures.cost) == (calls, 15 * calls, 0.375 * calls)
+
+
+def test_days_without_a_call_are_said_to_have_none(foldlog):
+    with open_histories("foldlog.db") as histories:
+        histories["c"].append(Message(source="user", content="hi"))
+    assert foldlog("stats", "--by", "model", "--since", "2026-01-01").out == "no call of a model since 2026-01-01\n"
+    assert foldlog("stats", "--by", "day").out == "no call of a model\n"

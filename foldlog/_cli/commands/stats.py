@@ -64,7 +64,7 @@ def run(
             stats = collect(list(chosen(store, None)))
     if by is not None:
         grouped = _grouped(stats, by, first_day)
-        terminal.answer(grouped, lambda: show_grouped(grouped, stats))
+        terminal.answer(grouped, lambda: show_grouped(grouped, stats, first_day))
     else:
         title = names[0] if names and len(names) == 1 else count(stats.conversations, "conversation")
         document = stats.document(names[0] if names and len(names) == 1 else UNSET)
@@ -99,6 +99,3 @@ def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
         models=tuple(calls for _, calls in sorted(groups.items())),
         tools=stats.tools if by is By.TOOL else {},
     )
-
-
-# -- plots made of characters -----------------------------------------------------------------------------------------

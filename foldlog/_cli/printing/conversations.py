@@ -48,7 +48,7 @@ def print_conversations(
         column, words = _FIGURES[sort]
         figures.insert(0, (column._replace(may_go=False), words))
     room = terminal.columns()
-    name, title = Column("conversation", least=min(40, room // 3)), Column("title", least=min(24, room // 4))
+    name, title = Column("conversation", least=min(40, room // 3)), Column("title", least=min(32, room // 3))
     columns = [name, *(column for column, _ in figures), title]
     cells = partial(_cells, ShortIds(store), figures)
     with paged():

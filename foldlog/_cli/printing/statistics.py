@@ -30,13 +30,16 @@ class By(StrEnum):
     TOOL = "tool"
 
 
-def show_grouped(grouped: GroupedDocument, stats: Stats) -> None:
+def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None:
     if grouped.by == By.TOOL:
         rows = sorted(grouped.tools.items(), key=lambda item: -item[1].calls)
         columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
         print_rows(columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows])
         return
-    _show_calls([((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=10),))
+    if not grouped.models:
+        terminal.say(f"no call of a model{f' since {first_day}' if first_day else ''}")
+        return
+    _show_calls([((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=30),))
     _show_unknown(stats)
 
 
