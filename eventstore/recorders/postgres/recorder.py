@@ -131,24 +131,29 @@ class PostgresRecorder(Recorder):
         writer = self._writer()
         may_share = any_thread and get_ident() != main_thread().ident
         conversation: str | None = getattr(work, "conversation", None) if may_share else None
-        try:
-            INSIDE.add(writer)
-            if conversation is not None:
-                return self._sharing.run(conversation, work)
-            return self._run(work, at_once=at_once)
-        finally:
-            INSIDE.discard(writer)
-
-    def _run(self, work: Callable[[Transaction], T], *, at_once: bool = False) -> T:
         call = Call(work)
         try:
-            return self._transact(call, at_once)
+            try:
+                INSIDE.add(writer)
+                if conversation is not None:
+                    return self._sharing.run(conversation, work)
+                return self._transact(call, at_once)
+            finally:
+                INSIDE.discard(writer)
+        except BaseException as error:
+            call.note_on(error)
+            raise
+
+    def _run(self, work: Callable[[Transaction], T]) -> T:
+        call = Call(work)
+        try:
+            return self._transact(call)
         except BaseException as error:
             call.note_on(error)
             raise
 
     @waits
-    def _transact(self, call: Call[T], at_once: bool) -> T:
+    def _transact(self, call: Call[T], at_once: bool = False) -> T:
         def attempt() -> T:
             with self._pool.wire() as wire:
                 return call.attempt(partial(self._begin, wire, at_once))
