@@ -46,11 +46,6 @@ def placeholder(error: CorruptEvent) -> UnknownEvent:
     return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
 
 
-def is_placeholder(event: Event) -> bool:
-    """Return whether an event stands in the place of one that cannot be read."""
-    return isinstance(event, UnknownEvent) and event.stored_kind == DAMAGED
-
-
 def problems_of(found: Iterable[Logged | CorruptEvent], problems: dict[int, str]) -> Iterator[Event]:
     """Yield the events of ``logged``, and a placeholder for each that cannot be read: ``problems`` says why, by id."""
     for entry in found:

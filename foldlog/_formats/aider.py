@@ -251,9 +251,6 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     return usage_told(counted, model=model, cost=cost and cost[1])
 
 
-# -- events to records ------------------------------------------------------------------------------------------------
-
-
 FORMAT = Format(
     name=NAME,
     matches=_accepts,

@@ -43,7 +43,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import PairsEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
@@ -211,7 +211,7 @@ def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(PairsEncoder):
+class _Encoder(RepliesEncoder):
     last = 0
 
     def __init__(self) -> None:
@@ -255,6 +255,11 @@ class _Encoder(PairsEncoder):
         source = "agent" if role == "assistant" else role if not self.last else "user"  # no later prompt is told
         step = self._step(event, source, joined_text(event.content))
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
+
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        """Return the record of results whose calls were not written: it names what they tell of these."""
+        calls = [Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results]
+        return self.called(calls, results)
 
     def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[dict[str, Any]]:
         step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(thinking_before(calls))

@@ -85,6 +85,21 @@ def shown_parts(parts: list[_Part]) -> list[_Part]:
     return [shown for part in parts if (shown := _shown(part)) is not None]
 
 
+def said_parts(parts: list[_Part]) -> list[_Part]:
+    """Return what a model said, without what it thought."""
+    return shown_parts([part for part in parts if part.get("thought") is not True])
+
+
+def thoughts_in(parts: list[_Part]) -> list[str]:
+    """Return the texts that a model thought."""
+    return [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
+
+
+def held_in(parts: list[_Part], key: str) -> list[_Part]:
+    """Return the objects that parts have under a key: calls, or responses to calls."""
+    return dicts_in([part.get(key) for part in parts])
+
+
 def _shown(part: _Part) -> _Part | None:
     if type(part.get("text")) is str and part["text"]:
         return {"type": "text", "text": part["text"]}
@@ -153,15 +168,13 @@ def _is_context(record: _Part) -> bool:
 def _calls_in(record: _Part) -> list[_Part]:
     """Return the calls of a message: in its content, else in the field beside it."""
     parts = parts_of(record.get("content"))
-    in_content = [part["functionCall"] for part in parts if type(part.get("functionCall")) is dict]
-    return in_content or dicts_in(record.get("toolCalls"))
+    return held_in(parts, "functionCall") or dicts_in(record.get("toolCalls"))
 
 
 def _results_in(record: _Part) -> dict[Any, Content]:
     """Return the results that a message has, by the ids of their calls."""
     parts = parts_of(record.get("content"))
-    responses = [part["functionResponse"] for part in parts if type(part.get("functionResponse")) is dict]
-    results = {each.get("id"): [{"functionResponse": each}] for each in responses}
+    results = {each.get("id"): [{"functionResponse": each}] for each in held_in(parts, "functionResponse")}
     results |= {call.get("id"): call["result"] for call in dicts_in(record.get("toolCalls")) if call.get("result")}
     return {call_id: result_of(result, call_id)[0] for call_id, result in results.items()}
 
@@ -183,7 +196,7 @@ def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
 
 
 def _content_and_calls(record: _Part) -> object:
-    parts = shown_parts([part for part in parts_of(record.get("content")) if part.get("thought") is not True])
+    parts = said_parts(parts_of(record.get("content")))
     calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
     results = _results_in(record) if record.get("type") == "user" else {}
     return record.get("type"), parts, calls, results
@@ -374,8 +387,7 @@ class GeminiDecoder(FollowingDecoder):
     def _read_message(self, read: RecordEvents, record: _Part) -> None:
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
-            responses = [part["functionResponse"] for part in parts if type(part.get("functionResponse")) is dict]
-            for response in responses:
+            for response in held_in(parts, "functionResponse"):
                 self._answer(read, response.get("id"), [{"functionResponse": response}], response.get("name"))
             content = content_of(record.get("content"))
             text = joined_text(content).strip()
@@ -391,14 +403,13 @@ class GeminiDecoder(FollowingDecoder):
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
         """Read what the model said: its content if that has calls or thoughts, else the fields beside it."""
         results = {each.get("id"): each for each in dicts_in(record.get("toolCalls")) if type(each.get("id")) is str}
-        calls = [part["functionCall"] for part in parts if type(part.get("functionCall")) is dict]
-        thoughts = [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
+        calls, thoughts = held_in(parts, "functionCall"), thoughts_in(parts)
         if not calls and not thoughts:
             for each in dicts_in(record.get("thoughts")):
                 subject, thought = text_or_empty(each.get("subject")), text_or_empty(each.get("description"))
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
-        read.parts = shown_parts([part for part in parts if part.get("thought") is not True])
+        read.parts = said_parts(parts)
         read.thinking = [*map(thinking_of, filter(None, thoughts))]
         read.response = str(record.get("id"))
         for call in calls:

@@ -208,9 +208,6 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 
-# -- events to records ------------------------------------------------------------------------------------------------
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,

@@ -21,11 +21,11 @@ Every annotation is shown: it keeps its place in the View.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.event_fields import file_in, input_at, parts_as, parts_in, role_of
+from foldlog._formats.event_fields import arguments_of, call_id_of, file_in, input_at, parts_as, parts_in, role_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import (
     CALLS,
@@ -42,8 +42,9 @@ from foldlog._formats.messages import (
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import CallItems, RepliesEncoder
+from foldlog._formats.reply_encoders import RepliesEncoder
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
+from foldlog.projections import arguments_of as arguments_shown
 
 NAME = "openai-responses"
 
@@ -127,12 +128,42 @@ class ResponsesDecoder(FollowingDecoder):
         read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 
+class _CallItems:
+    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes a text, in a form of
+    their own. A server refuses the output of a custom tool's call in another form than its call.
+    """
+
+    def __init__(self) -> None:
+        self._custom: set[str] = set()
+        """The ids of calls of custom tools."""
+
+    def follow(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Action):
+                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
+
+    def call(self, call: Action) -> dict[str, Any]:
+        self.follow([call])
+        item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
+        if _is_custom(call):
+            return item | {"type": "custom_tool_call", **arguments_of(call)}
+        return item | {"arguments": arguments_shown(call)}
+
+    def result(self, result: Observation, output: Any) -> dict[str, Any]:
+        kind = "custom_tool_call_output" if call_id_of(result) in self._custom else "function_call_output"
+        return {"type": kind, "call_id": call_id_of(result), "output": output}
+
+
+def _is_custom(call: Action) -> bool:
+    return "custom_tool" in call.meta and isinstance(call.arguments, dict) and call.arguments.keys() == {"input"}
+
+
 class _Encoder(RepliesEncoder):
     """Writes items of events as a client would; a summary is a user's message."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls = CallItems()
+        self._calls = _CallItems()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._calls.follow(events)

@@ -176,12 +176,6 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
     return usage_told(counts, **told, calls=len(flat) if len(flat) > 1 else None)
 
 
-# -- events to records ------------------------------------------------------------------------------------------------
-
-_SESSION: _Part = dict.fromkeys(("slug", "title", "version", "projectID", "directory"), "")
-_SESSION["time"] = {"created": 0, "updated": 0}
-
-
 FORMAT = Format(
     name="opencode",
     matches=_matches,

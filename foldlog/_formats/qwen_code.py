@@ -23,7 +23,7 @@ from typing import Any
 from foldlog._formats.blocks import thinking_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.gemini_cli import content_of, parts_of, result_of, shown_parts
+from foldlog._formats.gemini_cli import content_of, held_in, parts_of, result_of, said_parts, thoughts_in
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message, Retraction, Source
@@ -167,7 +167,7 @@ class _Decoder(FollowingDecoder):
         if content.get("role") == "model":
             _read_reply(read, parts)
             return
-        responses = [part["functionResponse"] for part in parts if type(part.get("functionResponse")) is dict]
+        responses = held_in(parts, "functionResponse")
         for response in responses:
             call_id = response.get("id")
             told, has_failed = result_of(parts if call_id else [{"functionResponse": response}], call_id)
@@ -180,12 +180,10 @@ class _Decoder(FollowingDecoder):
 
 def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
     """Read what the model thought and said, and its calls."""
-    thoughts = [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
-    read.thinking = [*map(thinking_of, filter(None, thoughts))]
-    read.parts = shown_parts([part for part in parts if part.get("thought") is not True])
-    for part in parts:
-        if type(call := part.get("functionCall")) is dict:
-            read.call(call.get("name"), call.get("args"), call.get("id"))
+    read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
+    read.parts = said_parts(parts)
+    for call in held_in(parts, "functionCall"):
+        read.call(call.get("name"), call.get("args"), call.get("id"))
     read.say("agent", as_text=True)
 
 

@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foldlog._formats.event_fields import NOT_WRITTEN, arguments_of, call_id_of, parts_in
+from foldlog._formats.event_fields import NOT_WRITTEN, parts_in
 from foldlog._formats.format import RecordEncoder
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
-from foldlog.projections import arguments_of as arguments_shown
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
@@ -109,15 +108,6 @@ class RepliesEncoder(RecordEncoder):
         return records
 
 
-class PairsEncoder(RepliesEncoder):
-    """For formats in which the calls of a reply and their results are one record."""
-
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls were not written: it names what they tell of these."""
-        calls = [Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results]
-        return self.called(calls, results)
-
-
 def said_before(calls: Sequence[Action]) -> Content:
     """Return what the model said before the calls of a reply."""
     return joined(call.thought for call in calls)
@@ -135,33 +125,3 @@ def joined(contents: Iterable[Content]) -> Content:
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
     """Return what the model thought before the calls of a reply."""
     return tuple(block for call in calls for block in call.thinking)
-
-
-class CallItems:
-    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes a text, in a form of
-    their own. A server refuses the output of a custom tool's call in another form than its call.
-    """
-
-    def __init__(self) -> None:
-        self._custom: set[str] = set()
-        """The ids of calls of custom tools."""
-
-    def follow(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, Action):
-                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
-
-    def call(self, call: Action) -> dict[str, Any]:
-        self.follow([call])
-        item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
-        if _is_custom(call):
-            return item | {"type": "custom_tool_call", **arguments_of(call)}
-        return item | {"arguments": arguments_shown(call)}
-
-    def result(self, result: Observation, output: Any) -> dict[str, Any]:
-        kind = "custom_tool_call_output" if call_id_of(result) in self._custom else "function_call_output"
-        return {"type": kind, "call_id": call_id_of(result), "output": output}
-
-
-def _is_custom(call: Action) -> bool:
-    return "custom_tool" in call.meta and isinstance(call.arguments, dict) and call.arguments.keys() == {"input"}

@@ -18,14 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, at, described, member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
-from foldlog.eventstore import Event, Origin, Retraction
+from foldlog.eventstore import Origin, Retraction
 
 Record = dict[str, Any]
 
@@ -171,9 +170,6 @@ class TreeDecoder(FollowingDecoder):
         """Add the events of a message: none where it tells a model nothing."""
 
 
-# -- events to records ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFormat(Format):
     """A format of such exports.
@@ -188,8 +184,3 @@ class TreeFormat(Format):
     parent: str
     title: str
     newest: str
-
-
-def name_of(event: Event) -> str:
-    """Return the id of the message of an event."""
-    return str(id_of_source(event) or f"event-{event.id}")

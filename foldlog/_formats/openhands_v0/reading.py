@@ -73,10 +73,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
         self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
         self._recollection = Recollection()
         self._last_action: int | None = None
-        self._record_number = -1
 
     def check(self, record: Any) -> None:
-        self._record_number += 1
         if record == []:
             raise NotAnEvent("expected an event object or an array of them, found an empty array")
         for member in members_of(record):
