@@ -37,8 +37,11 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
 
 
 def names_of(model: str) -> list[str]:
-    """Return the names under which a model may be in the table: its own, and without each provider before a slash."""
-    return [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
+    """Return the names under which a model may be in the table: its own, without each provider before a slash, and
+    Bedrock's, under which the table still has models that Anthropic does not serve any more.
+    """
+    names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
+    return [*names, f"anthropic.{names[-1]}-v1:0"] if names[-1].startswith("claude-") else names
 
 
 def window_in(view: View) -> Window | None:

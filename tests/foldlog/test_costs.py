@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 import foldlog
@@ -176,6 +177,13 @@ def test_the_package_prices_a_model_that_it_knows():
     price = prices._genais_price("claude-opus-4-5-20251101")
     assert price is not None
     assert price.input_cost_per_token == pytest.approx(5e-6)
+
+
+def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_provider_has(monkeypatch):
+    entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
+    monkeypatch.setattr(prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry})
+    assert Prices().cost("claude-old", {"prompt_tokens": 10, "completion_tokens": 2}) == pytest.approx(6e-05)
+    assert Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2}) is None
 
 
 def test_prices_that_cannot_be_read_are_refused(tmp_path):
