@@ -19,6 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
+from foldlog.eventstore.arguments import NUMBER_MAX
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import EventsNotMade, InvalidArgument, StoreDamaged, StoreUnavailable
 from foldlog.eventstore.recorders.errors import FAILURES
@@ -719,7 +720,7 @@ class Recorder(ABC):
 
     def position(self, given: int | str) -> int:
         """Return a position that is given as such or as its text. Raises ``InvalidArgument`` for another text."""
-        if isinstance(given, str) and not given.isdecimal():
+        if isinstance(given, str) and not (given.isdecimal() and int(given) <= NUMBER_MAX):
             raise InvalidArgument(f"{given!r} is not a position; keep str(recorded.position) of what follow gives")
         return int(given)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from foldlog.eventstore.arguments import YEAR_10000
+from foldlog.eventstore.arguments import NUMBER_MAX, YEAR_10000
 from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 
 T = TypeVar("T")
@@ -214,7 +214,9 @@ class Position(int):
         try:
             parts = [int(part, 16) for part in text.split(".")]
         except ValueError:
-            raise InvalidArgument(f"{text!r} is not the text of a position") from None
+            parts = []
+        if not parts or min(parts) < 0 or max(parts) > NUMBER_MAX:
+            raise InvalidArgument(f"{text!r} is not the text of a position")
         return cls.of(max(parts), parts)
 
     def moved(self, store: int, own: int) -> Position:

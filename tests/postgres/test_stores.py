@@ -136,7 +136,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
             assert [one.id for one in seen if one.conversation == f"followed {writer}"] == list(range(20))
         whole = [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
         assert whole == [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
-        for place in (5, "5", "0.0.0", after(store).upper() + "x"):
+        for place in (5, "5", "0.0.0", after(store).upper() + "x", "-1.0.0.0", f"{'f' * 16}.0.0.0"):
             with pytest.raises(InvalidArgument, match="position"):
                 list(store.follow(place))
 
@@ -286,8 +286,57 @@ def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
     with pytest.raises(InvalidOption, match="stores"):
         open_store(many.replace(f"stores={COUNT}", "stores=3"))
+    with pytest.raises(InvalidOption, match="leave one of the two out"):
+        open_store(f"{many}&part=1/4")
     with pytest.raises(InvalidOption, match="17@host:port"):
         open_store(f"{many}&moved=4@elsewhere")
+
+
+@pytest.fixture
+def few(postgres_server: Server) -> Iterator[Callable[[str], None]]:
+    """Runs SQL beside two stores that have conversations, and is undone."""
+    url = postgres_server.url(schema="few", stores="2")
+    with open_store(url) as store:
+        for n in range(8):
+            store.append(f"c{n}", said("x"), expected_version=ANY_VERSION)
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        yield lambda statement: connection.execute(statement) and None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_store_that_is_missing_is_not_made_again(few: Callable[[str], None], postgres_server: Server, number: int):
+    few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
+    try:
+        for mode in ("rwc", "rw", "ro"):
+            with pytest.raises(StoreUnusable, match=f"no store few_{number:02d}, so the conversations in it"):
+                open_store(postgres_server.url(schema="few", stores="2", mode=mode))
+        moved = f"{number}@127.0.0.1:{postgres_server.port}"
+        with pytest.raises(StoreUnusable, match=r"no store few_.*, so the conversations in it"):
+            open_store(postgres_server.url(schema="few", stores="2", moved=moved))
+    finally:
+        few(f"ALTER SCHEMA few_lost RENAME TO few_{number:02d}")
+
+
+def test_stores_that_changed_places_are_refused(few: Callable[[str], None], postgres_server: Server):
+    swap = [("few_00", "few_lost"), ("few_01", "few_00"), ("few_lost", "few_01")]
+    for before, after in swap:
+        few(f"ALTER SCHEMA {before} RENAME TO {after}")
+    try:
+        with pytest.raises(StoreUnusable, match=r"has store . of 2, not . of 2"):
+            open_store(postgres_server.url(schema="few", stores="2"))
+    finally:
+        for before, after in swap[::-1]:
+            few(f"ALTER SCHEMA {after} RENAME TO {before}")
+
+
+def test_stores_that_were_not_all_made_are_made_again(postgres_server: Server):
+    url = postgres_server.url(schema="killed", stores="2")
+    open_store(url).close()
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA killed_00 CASCADE")  # the first one is made last
+    with open_store(url) as store:
+        store.append("c1", said("x"), expected_version=0)
+        assert store.version("c1") == 1
 
 
 def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):

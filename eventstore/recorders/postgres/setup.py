@@ -81,13 +81,42 @@ def prepare(
     return Part(int(number), int(of))
 
 
-def part_made(connection: psycopg.Connection[Any], schema: str) -> str:
-    """Return which part of a store the schema is; an empty text without a store, or before a migration."""
+def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
+    """Return whether these schemas are these parts of a store, each migrated. Cost: one round trip."""
+    each = [
+        _in(schema, f"SELECT {part.number}, name, value FROM {{schema}}.store WHERE name IN ('part', 'schema')")
+        for schema, part in parts.items()
+    ]
     try:
-        facts = _facts(connection, schema)
-    except psycopg.errors.ProgrammingError:
-        return ""
-    return facts.get("part", "") if facts.get("schema") == str(max(migrations("postgresql"))) else ""
+        found = connection.execute(b" UNION ALL ".join(each)).fetchall()
+    except psycopg.errors.ProgrammingError:  # there is no such table, or this role may not read it
+        return False
+    newest = str(max(migrations("postgresql")))
+    expected = {(part.number, "part", str(part)) for part in parts.values()}
+    return {*found} == expected | {(part.number, "schema", newest) for part in parts.values()}
+
+
+def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
+    """Return the schemas that have a store."""
+    query = "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
+    return sorted(schema for (schema,) in connection.execute(query, (list(schemas),)).fetchall())
+
+
+def check_not_lost(connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]) -> None:
+    """Raise ``StoreUnusable`` where these of several stores are missing, and not because nobody has made them yet: the
+    ``first`` one is made last, and before that no other has conversations.
+    """
+    begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
+    if first in there or any(connection.execute(_in(schema, begun)).fetchall() for schema in there):
+        raise lost_stores(lost)
+
+
+def lost_stores(lost: Sequence[str]) -> StoreUnusable:
+    return StoreUnusable(
+        f"this database has no store {', '.join(lost)}, so the conversations in it cannot be found; restore the schema "
+        f"from a backup, copy the store here, or say where it is (moved=NUMBER@host:port in the URL)",
+        kind="foreign",
+    )
 
 
 class Greeted(Protocol):

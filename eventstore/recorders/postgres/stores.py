@@ -523,9 +523,17 @@ class Server(PostgresRecorder):
     """The stores that are on one server, behind one pool of connections."""
 
     def __init__(
-        self, stores: Stores, dsn: str, options: Mapping[str, str], numbers: Sequence[int], *, durable: bool
+        self,
+        stores: Stores,
+        dsn: str,
+        options: Mapping[str, str],
+        numbers: Sequence[int],
+        *,
+        were_moved: bool,
+        durable: bool,
     ) -> None:
         self.stores, self.numbers = stores, numbers
+        self._were_moved = were_moved
         self.members: dict[int, PostgresRecorder] = {}
         self._united: dict[str, bytes] | None = None
         self._make = partial(PostgresRecorder, dsn, durable=durable)
@@ -569,12 +577,19 @@ class Server(PostgresRecorder):
         return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name]) if name in _ENDS else united
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
-        made = setup.part_made(connection, self.schema)
-        if made == str(self.part) and partitions is None:
+        parts = {store.schema: Part(number, self.stores.count) for number, store in self.members.items()}
+        if partitions is None and setup.are_made(connection, parts):
             return
-        for store in [] if made else reversed(self._stores()):  # the first one is made last: then all are there
-            setup.prepare(connection, store.schema, store.part, partitions, create=create, writable=self.writable)
-        super()._prepare_schema(connection, create, partitions)
+        there = setup.schemas_there(connection, [*parts])
+        for schema in there:
+            setup.prepare(connection, schema, parts[schema], partitions, create=False, writable=self.writable)
+        lost = [schema for schema in parts if schema not in there]
+        if lost and self._were_moved:
+            raise setup.lost_stores(lost)
+        if lost:
+            setup.check_not_lost(connection, lost, self.schema, there)
+        for schema in reversed(lost):  # the first one is made last: then all are there
+            setup.prepare(connection, schema, parts[schema], partitions, create=create, writable=self.writable)
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()
@@ -599,6 +614,8 @@ class Stores(Recorder):
     on_server = True
 
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
+        if "part" in options:
+            raise InvalidOption("stores opens all stores of an address, part one of them; leave one of the two out")
         self.count = int(options["stores"])
         self.numbers = range(self.count)
         self.store_count = self.count
@@ -615,7 +632,9 @@ class Stores(Recorder):
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in of_address.items():
-                server = Server(self, _at_address(dsn, address), rest, numbers, durable=durable)
+                server = Server(
+                    self, _at_address(dsn, address), rest, numbers, were_moved=address != "", durable=durable
+                )
                 self.servers.append(server)
                 self._server_of |= dict.fromkeys(numbers, server)
         except BaseException:

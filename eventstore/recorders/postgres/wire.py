@@ -65,6 +65,7 @@ once. A message in another language counts as a server that is unreachable.
 _NO_NUMBER: Final = "22P02"
 """Our statements that check something return a number, or fail because a text is not a number."""
 _NO_RIGHT: Final = "42501"
+_NO_TABLE: Final = "42P01"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 """Broken connections, a server that shuts down, starts or became a standby, and a session that the server ended."""
 _AGAIN: Final = ("40", "55P03", "53300")
@@ -87,6 +88,8 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
         problem = error.diag.message_primary or str(error)
         text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
     fault: Failure
+    if state == _NO_TABLE:
+        text += "; a table of the store is missing: restore its schema from a backup"
     if "unsupported startup parameter" in text or "prepared statement" in text:
         text += " (through a pooler, the URL needs pooler=prepared, or pooler=transaction)"
     if state == _BROKEN and _is_refusal(text):
