@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
-from posixpath import basename
+from posixpath import basename, isabs
 from typing import NamedTuple
 
 import msgspec
@@ -442,7 +442,9 @@ class Digest:
 
     def _known_path(self, path: str) -> str:
         """Return the path under which a file is known, if a command names it from a folder."""
-        known = [whole for whole in self.files if whole.endswith(f"/{path}")] if "/" in path else []
+        if path in self.files or isabs(path) or "/" not in path:
+            return path
+        known = [whole for whole in self.files if whole.endswith(f"/{path}")]
         return known[0] if len(known) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
