@@ -113,29 +113,50 @@ def measured(name: str) -> list[Figures]:
 
 
 def limits() -> str:
-    """Return the sentence that says what the same bytes cost without an adapter: no adapter can be quicker."""
-    batches = [[json.dumps(item(PER_TURN * n + place)) for place in range(PER_TURN)] for n in range(10 * TURNS)]
+    """Return the sentences that say what the same bytes cost without an adapter: no adapter can be quicker."""
+    batches = [[item(PER_TURN * n + place) for place in range(PER_TURN)] for n in range((ITEMS // PER_TURN) + TURNS)]
     with tempfile.TemporaryDirectory() as folder:
-        connection = sqlite3.connect(f"{folder}/theirs.db", isolation_level=None)
+        theirs, ours = f"{folder}/theirs.db", f"{folder}/ours.db"
+        connection = sqlite3.connect(theirs, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("CREATE TABLE items (n INTEGER PRIMARY KEY, body TEXT)")
-        histories = foldlog.open(f"{folder}/ours.db")
+        histories = foldlog.open(ours)
 
-        def insert(texts: list[str]) -> None:
+        def insert(items: list[Any]) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO items (body) VALUES (?)", [(text,) for text in texts])
+            connection.executemany("INSERT INTO items (body) VALUES (?)", [(json.dumps(each),) for each in items])
             connection.execute("COMMIT")
 
-        def append(texts: list[str]) -> None:
-            histories["c"].append([foldlog.Message(source="user", content=text) for text in texts])
+        def append(items: list[Any]) -> None:
+            histories["plain"].append([foldlog.Message(source="user", content=json.dumps(each)) for each in items])
 
-        took = [statistics.median(cpu_ms(partial(work, texts)) for texts in batches) for work in (insert, append)]
+        def append_records(items: list[Any]) -> None:
+            histories["c"].append_records(items, format="openai-responses")
+
+        writes = (insert, append, append_records)
+        turns = [statistics.median(cpu_ms(partial(write, items)) for items in batches) for write in writes]
         connection.close()
         histories.close()
+
+        def select() -> None:
+            opened = sqlite3.connect(theirs)
+            for (body,) in opened.execute("SELECT body FROM items ORDER BY n"):
+                json.loads(body)
+            opened.close()
+
+        def read() -> None:
+            opened = foldlog.open(ours)
+            for _ in opened["c"]._all_records().records():  # as the adapters do
+                pass
+            opened.close()
+
+        openings = [statistics.median(cpu_ms(work) for _ in range(OPENINGS)) for work in (select, read)]
     return (
-        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes {took[0]:.2f} ms, and one "
-        f"`history.append` of {PER_TURN} events {took[1]:.2f} ms."
+        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes {turns[0]:.2f} ms, one "
+        f"`history.append` of {PER_TURN} events {turns[1]:.2f} ms, and one `history.append_records` of as many items "
+        f"{turns[2]:.2f} ms. To open a file and select {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms, to "
+        f"open a store and read as many records {openings[1]:.1f} ms."
     )
 
 
