@@ -43,9 +43,6 @@ ConversationId = Annotated[
     str,
     typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
 ]
-EventId = Annotated[
-    int, typer.Argument(metavar="EVENT", help="Its id; the id of a summary is below -1.", show_default=False)
-]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
 NoVacuum = Annotated[

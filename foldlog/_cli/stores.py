@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -193,15 +193,13 @@ def _not_there(store: Store, given: str) -> str:
     return f"this store has no conversation {given!r}; {meant}"
 
 
-def chosen(
-    store: Store, conversations: Sequence[str] | None, find: Callable[[Store, str], str] | None = None
-) -> Iterator[str]:
+def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     """Yield the named conversations, each once; without names, all that have events. A name may be the beginning of an
-    id, unless ``find`` is ``whole``. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one
+    id. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one
     is unknown or erased.
     """
     if conversations:
-        named = [(find or resolved)(store, name) for name in conversations]
+        named = [resolved(store, name) for name in conversations]
         for name in named:
             if store.conversation(name, pending=True).erased_at is not None:
                 store.events(name, stop=0)  # it says so

@@ -165,12 +165,12 @@ def print_indented(columns: int, *spans: Span) -> None:
         _console().print(" " * columns, line, sep="", soft_wrap=True)
 
 
-def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]], *, whole_names: bool = False) -> None:
-    """Print pairs in two columns, the second wrapped where the terminal ends; ``whole_names``: the first never is."""
+def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
+    """Print pairs in two columns, wrapped where the terminal ends."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=whole_names)
+    table.add_column()
     for name, value in rows:
         table.add_row(_text(name), _text(value))
     _console().print(table)

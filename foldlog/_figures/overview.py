@@ -57,7 +57,7 @@ class Overview(NamedTuple):
     ``sent_events``    the events that a model is sent with its View, before a condenser hides or masks any: without
                        pending ones, and without summaries
     ``sent_summaries`` the summaries that a model is sent with it
-    ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
+    ``tokens``         the tokens of that View, as ``view_tokens`` estimates them, rather too high
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; without a zone where an
                        imported time names none. What was done to the history does not count: see
                        ``is_activity``
@@ -77,31 +77,19 @@ class Overview(NamedTuple):
     needs_key: bool = False
 
 
-def overview_of(
-    store: Store,
-    views: Views,
-    row: ConversationRow,
-    count: Callable[[Event], int] | None = None,
-    *,
-    sizes: bool = True,
-) -> Overview:
+def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     """Return the overview of a conversation. An event that cannot be read does not raise: see ``problem``.
     Raises ``ConversationErased``.
 
-    ``count`` gives the tokens of an event; without it they are estimated.
-
-    Cost: some events at either end of the conversation, and with ``sizes`` the events of its View and its structural
-    ones.
+    Cost: some events at either end of the conversation, the events of its View, and its structural ones.
     """
     found = Overview()
     try:
         found = near_the_ends(store, row)
-        if not sizes:
-            return found
         view = views.current(row.id)
         sent = [view[position] for position in view.fit_positions if not is_unseen(view[position])]
         summaries = sum(isinstance(event, CondensationSummary) for event in sent)
-        tokens = view_tokens(view, count)
+        tokens = view_tokens(view)
         return found._replace(sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens)
     except ConversationErased:
         raise

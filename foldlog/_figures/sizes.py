@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -45,13 +45,11 @@ class CountedTokens:
             return event_tokens(event)
 
 
-def view_tokens(view: View, count: Callable[[Event], int] | None = None) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each counted by itself, or estimated without
-    ``count``.
-
-    It is the last of ``Lifetimes.sizes`` of the same version and the same ``count``. Cost: the events of the View.
+def view_tokens(view: View) -> int:
+    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself: the last of
+    ``Lifetimes.sizes`` of the same version. Cost: the events of the View.
     """
-    return sum(map(count or event_tokens, (view[position] for position in view.fit_positions)))
+    return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
 
 def event_tokens(event: Event) -> int:
