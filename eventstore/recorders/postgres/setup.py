@@ -103,7 +103,7 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 
 
 def check_not_lost(connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]) -> None:
-    """Raise ``StoreUnusable`` where these of several stores are missing, and not because nobody has made them yet: the
+    """Raise ``StoreUnusable`` where these of several stores are missing, and not because they are still to be made: the
     ``first`` one is made last, and before that no other has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
