@@ -7,7 +7,7 @@ redacted record is refused, since what was redacted could come back unrecognized
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -36,6 +36,8 @@ _TOGETHER_BYTES: Final = 2 * 2**20
 """The bytes of short new sources that one transaction writes."""
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
+_AtPlace = tuple[str, Source | None, Sequence[Place]]
+"""The conversation that a place became, its source, and what is known of the next place in its file."""
 _NO_HISTORY: Final = "holds no history that can be imported"
 
 
@@ -160,7 +162,7 @@ class Import:
                 self.findings.append(found)
             else:
                 number = next(numbers.setdefault(found.path, count()))
-                is_other = self._only not in (None, found.name.name) and type(found.reader) is not JsonLines
+                is_other = self._only not in (None, found.name) and type(found.reader) is not JsonLines
                 if not is_other:
                     yield found, self._place(found.path, number)
 
@@ -194,19 +196,21 @@ class Import:
         return None if source is None else format_named(source.format)
 
     def _unchanged(self, path: Path) -> Iterator[Imported]:
-        for number in count():
-            known = self._known(self._place(path, number))
-            if not known:
-                return
-            place = known[-1]
+        """Yield what the histories of a file became that is as it was."""
+        number = 0
+        known: Sequence[Place] = self._looked.pop(self._place(path, 0), ())
+        while known:
+            number += 1
+            key, following = known[-1].conversation, self._place(path, number)
 
-            def read(reader: Reader, key: int = place.conversation) -> tuple[str, Source | None]:
+            def read(reader: Reader, key: int = key, following: bytes = following) -> _AtPlace:
                 sources = Sources(self._store.database, reader)
-                return sources.name_of(key), sources.of_key(key)
+                return sources.name_of(key), sources.of_key(key, has_texts=False), sources.places(following)
 
-            name, source = self._store.database.recorder.query(read)
+            records = known[-1].records
+            name, source, known = self._store.database.recorder.query(read)
             if source is not None:
-                yield Imported(name, 0, place.records, source.format, path, is_unchanged=True)
+                yield Imported(name, 0, records, source.format, path, is_unchanged=True)
 
     def _known(self, place: bytes) -> list[Place]:
         database = self._store.database
@@ -236,7 +240,7 @@ class Import:
     def _source(self, found: Found, place: bytes) -> SourceImport:
         is_one_of_many = self._only is not None and type(found.reader) is not JsonLines
         state = b"" if is_one_of_many else state_of(found.path)  # its other histories are not read
-        name = self._named(f"{self._options.prefix}{found.name.name}")
+        name = self._named(f"{self._options.prefix}{found.name}")
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:

@@ -9,28 +9,23 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
 from foldlog._formats.record import ImportFinding, RecordReader
-from foldlog.eventstore import Event, EventStoreError
+from foldlog.eventstore import EventStoreError
 
 
 class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
-    ``leaf`` is the id of the record in which the active branch ends, if the container names it. ``usage`` is what it
-    tells of calls of models: see ``Format.beside``. ``grown``: a store has the conversation ``name`` at this version,
-    and these are the events that the file has beyond. ``others`` are files that were read beside those at ``path``,
-    with ``findings``. ``title``: see ``Contained``.
+    ``usage`` is what the container tells of calls of models: see ``Format.beside``. ``others`` are files that were read
+    beside those at ``path``, with ``findings``. ``title``: see ``Contained``.
     """
 
-    name: Name
+    name: str
     format: Format
     path: Path
     reader: RecordReader
-    leaf: str | None = None
     usage: Sequence[dict[str, Any]] = ()
-    grown: tuple[int, list[Event]] | None = None
     others: Sequence[Path] = ()
     findings: Sequence[ImportFinding] = ()
     title: str = ""

@@ -27,7 +27,7 @@ from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines, Placed, object_in, on_lines, record_in, rows_in
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
-from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused, text_or_none
+from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
@@ -200,8 +200,7 @@ def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], form
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     _, usage = format.beside(state, ())
-    leaf = text_or_none(state.get("leaf_event_id"))
-    return Found(name, format, folder, reader, leaf=leaf, usage=usage, others=beside, findings=torn)
+    return Found(name, format, folder, reader, usage=usage, others=beside, findings=torn)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")
@@ -26,21 +26,6 @@ _SAYS_NOTHING = re.compile(
     re.IGNORECASE,
 )
 """Names that files have in many folders."""
-
-
-class Name(NamedTuple):
-    """The name of a history, and the names under which an earlier import may have stored it: with another folder, or
-    when the source did not tell its own. ``is_own``: it does.
-    """
-
-    name: str
-    former: tuple[str, ...] = ()
-    is_own: bool = True
-
-    def prefixed(self, prefix: str) -> Name:
-        """Return the names after ``prefix``."""
-        name, *former = (_clean(prefix + each) for each in (self.name, *self.former))
-        return Name(name, tuple(former), self.is_own)
 
 
 class Names:
@@ -68,35 +53,21 @@ class Names:
         says_nothing = not folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
         return f"{parent}/{self._stem}" if says_nothing and parent else self._stem
 
-    def of(self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None) -> Name:
-        """Return the name of one history.
+    def of(self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None) -> str:
+        """Return the name of one history, with a number if this file holds several of that name.
 
         ``conversation`` is the name in its records, ``container`` the object around them, ``number`` its place among
         the histories of this file.
         """
-        numbered = f":{number}" if number else ""
-        own = _conversation_in(container) or conversation
-        if own is not None:
-            return self._name(own, tuple(self._tails()), is_own=True)  # its name may have been missing
+        name = _conversation_in(container) or conversation or self._placed(container, number)
+        count = self._seen[name] = self._seen.get(name, 0) + 1
+        return _clean(f"{name}#{count}" if count > 1 else name)
+
+    def _placed(self, container: Mapping[str, Any], number: str) -> str:
         task = _task_in(container)
         if task is None:
-            name = f"{self._place}{numbered}"
-        else:
-            name = self._place if task == self._stem and not number else f"{self._place}:{task}"
-        return self._name(name, tuple(f"{tail}{name.removeprefix(self._place)}" for tail in self._tails()))
-
-    def _name(self, name: str, former: tuple[str, ...], *, is_own: bool = False) -> Name:
-        """Return ``name``, with a number if this file holds several histories of that name."""
-        count = self._seen[name] = self._seen.get(name, 0) + 1
-        again = f"#{count}" if count > 1 else ""
-        called = _clean(f"{name}{again}")
-        before = dict.fromkeys(_clean(f"{one}{again}") for one in former)
-        return Name(called, tuple(one for one in before if one != called), is_own)
-
-    def _tails(self) -> Iterator[str]:
-        """Yield the ends of the path, the shortest first: the names of the file below other folders."""
-        parts = self._whole.parts[1:]
-        yield from ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
+            return f"{self._place}:{number}" if number else self._place
+        return self._place if task == self._stem and not number else f"{self._place}:{task}"
 
 
 def _conversation_in(container: Mapping[str, Any]) -> str | None:
