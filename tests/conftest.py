@@ -24,7 +24,7 @@ from tests.how_many import WHOLE, examples
 from tests.in_memory import in_memory
 from tests.postgres.empty_stores import EmptyStores
 from tests.postgres.pooler import Pooler
-from tests.postgres.servers import Server, ServerUnavailable, new_primary
+from tests.postgres.servers import Address, Server, ServerUnavailable, new_primary
 
 _OF_SCHEMAS = ("test_setup", "test_positions", "test_statements", "test_status")
 _LEFT_OUT = pytest.StashKey[int]()
@@ -174,8 +174,13 @@ def postgres_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler]:
-    """Where clients connect: the server, or the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks for."""
+def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler | Address]:
+    """Where clients connect: the server, the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks for, or the server
+    with Citus that ``$FOLDLOG_CITUS_URL`` names.
+    """
+    if "FOLDLOG_CITUS_URL" in os.environ:
+        yield Address(os.environ["FOLDLOG_CITUS_URL"])
+        return
     program = os.environ.get("FOLDLOG_PGBOUNCER")
     if not program:
         yield postgres_server
@@ -187,7 +192,8 @@ def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler]:
 
 @pytest.fixture(scope="session")
 def postgres_stores(postgres_server: Server) -> Iterator[EmptyStores]:
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+    address = os.environ.get("FOLDLOG_CITUS_URL") or postgres_server.url()
+    with psycopg.connect(address, autocommit=True) as connection:
         yield EmptyStores(connection, int(os.environ.get("FOLDLOG_POSTGRES_STORES", "1")))
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Server", "ServerUnavailable", "new_primary"]
+__all__ = ["Address", "Server", "ServerUnavailable", "new_primary"]
 
 UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 _DIES_WITH_US = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
@@ -147,6 +147,17 @@ class Server:
             log = self.folder / "log"
             raise ServerUnavailable(f"{program} failed: {done.stderr}{log.read_text() if log.exists() else ''}")
         return done.stdout
+
+
+class Address:
+    """A server that somebody else runs, by its URL without options."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def url(self, **options: str) -> str:
+        query = "&".join(f"{key}={value}" for key, value in options.items())
+        return f"{self._address}{'?' if query else ''}{query}"
 
 
 def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
