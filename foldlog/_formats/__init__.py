@@ -22,6 +22,6 @@ claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/
 one format each, as are aider.py anthropic_messages.py atif.py chatgpt.py claude_ai.py copilot_cli.py gemini_cli.py
 inspect_eval.py openai_chat.py openai_responses.py opencode.py pi.py qwen_code.py swe_agent.py cursor.py; those of agent
 SDKs stand beside their adapters, in foldlog/adapters/_records/
-parts.py       formats whose records are made of parts; trees.py: exports of the chats of web sites
+trees.py       exports of the chats of web sites
 opencode_files.py  where OpenCode keeps its sessions
 """

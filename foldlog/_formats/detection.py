@@ -46,7 +46,7 @@ _KEYS_NAMED = 6
 def _nothing_of_ours(records: Iterable[Any]) -> str:
     """Say that these first records are of no format, and what the first of them is that no format has."""
     looked_at = list(islice(records, LOOK_AT))
-    odd = next(filter(_is_of_none, looked_at), looked_at[0] if looked_at else None)
+    odd = next((record for record in looked_at if _match(record) is None), looked_at[0] if looked_at else None)
     what = described(odd)
     if type(odd) is dict and odd:
         what += f" with {', '.join(map(repr, [*odd][:_KEYS_NAMED]))}"
@@ -55,11 +55,6 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
     return (
         f"holds no event of a format that is known here, but {what:.400}; if you know its format, name it with --format"
     )
-
-
-def _is_of_none(record: Any) -> bool:
-    format = _match(record)
-    return format is None or format.refuses(record)
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
@@ -95,7 +90,7 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three of the first six are of
+    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three of the first four are of
     this format, none of another, and each passes for its record. None for all else, as for lines that hold several
     histories. Cost: its first lines.
     """
@@ -115,7 +110,7 @@ def of_lines(path: Path) -> Format | None:
         if len(of_format) == _ENOUGH:
             break
     format = of_format[0] if len({*of_format}) == 1 else None
-    if format is None or len(of_format) < _ENOUGH or len(looked_at) > 2 * _ENOUGH:
+    if format is None or len(of_format) < _ENOUGH or len(looked_at) > _ENOUGH + 1:
         return None
     if format.skeleton is None:  # short logs, whose later records may be of another format
         return None
@@ -125,7 +120,9 @@ def of_lines(path: Path) -> Format | None:
 
 
 def _match(record: Any) -> Format | None:
-    return next((format for format in each_format() if format.matches(record)), None)
+    """Return the format of a record; None where it is of none, or of another program."""
+    format = next((format for format in each_format() if format.matches(record)), None)
+    return None if format is None or format.refuses(record) else format
 
 
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:

@@ -20,8 +20,8 @@ from typing import Any
 
 from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, text_or_none, within
+from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 

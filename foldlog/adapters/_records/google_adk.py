@@ -40,7 +40,9 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.format import Options
 from foldlog._formats.messages import filled
-from foldlog._formats.parts import (
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
+from foldlog._formats.record_events import RecordEvents
+from foldlog.adapters._records.parts import (
     Made,
     PartsDecoder,
     PartsFormat,
@@ -52,8 +54,6 @@ from foldlog._formats.parts import (
     text_of,
     thought,
 )
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
-from foldlog._formats.record_events import RecordEvents
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -19,10 +19,10 @@ from typing import Any
 from foldlog._formats.blocks import said, thinking_of, thought_in
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.format import Format
-from foldlog._formats.parts import file_of
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog.adapters._records.parts import file_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 
 NAME = "llama-index"

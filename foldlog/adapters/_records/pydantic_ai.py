@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.event_fields import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import (
     SourceTime,
     has,
@@ -32,6 +31,7 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
+from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 

@@ -20,7 +20,6 @@ from typing import Any
 
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.messages import filled
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
@@ -32,6 +31,7 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
+from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog.eventstore import Action, Message, Observation
 
 _USAGE = {
