@@ -117,8 +117,8 @@ def test_the_keyboard_goes_through_the_page_and_is_always_seen(page, report):
         seen.append(name)
     assert seen == [
         *(f"{which} {mark}" for mark in ("error", "condensation") for which in ("Previous", "Next")),
-        *("longest 15 m 59 s", "Previous wait", "Next wait"),
-        *("Note", "Copy link", "Transcript", "Memory"),
+        *("15 m 59 s, the longest wait", "Previous wait", "Next wait"),
+        *("Copy link", "Transcript", "Memory"),
         *("Search all events, or an id", "Light or dark", "Help"),
         *("Version", "equal", "tokens", "Zoom out", "Zoom in", "Whole history"),
         *(

@@ -86,7 +86,7 @@ def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
 
 def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):
     opened(page, report(failing()))
-    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 waitlongest 10 m 00 s‹›")
+    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 wait10 m 00 s‹›")
     seen = []
     for key in ("e", "e", "e", "E", "c", "w"):
         page.press(key, shift=key.isupper())
@@ -171,7 +171,7 @@ def test_a_run_shows_its_figures_and_newest_events_while_its_page_is_made(page, 
     page.wait("document.querySelector('.preview .what pre.error')")
     assert "8 events" in page.text(".facts")
     assert "denied" in page.text(".preview .block-of:last-child")
-    page.wait("document.querySelector('.knew')?.innerText.includes('0 of 8 events are read')")
+    page.wait("document.querySelector('.strip')?.innerText.includes('0 of 8 events are read')")
     page.click(".preview .block-of:last-child .what")
     page.ask("window.go()")
     page.wait(f"{V}?.history && {READY}")

@@ -59,9 +59,9 @@ def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(page, runs)
     home(page, runs, 3)
     hits = "document.querySelectorAll('.hit').length"
     for line, said in (
-        ("README", "3 events with all of the words"),
+        ("README", "3 events of all runs with all of the words"),
         ("README has:error", "No error contains these words."),
-        ('tool:Bash "No such file"', "3 errors with all of the words"),
+        ('tool:Bash "No such file"', "3 errors of all runs with all of the words"),
     ):
         page.run(f"{V}.choose({line!r})")
         page.wait(f"document.querySelector('.hits')?.innerText.startsWith({said!r})")

@@ -165,7 +165,8 @@ class App {
   }
 
   note() {
-    this.knew.node.querySelector("textarea")?.focus();
+    this.showPage("transcript");
+    requestAnimationFrame(() => this.knew.node.querySelector("textarea")?.focus());
   }
 
   // Show another version, or what is said there of another event.
@@ -631,7 +632,7 @@ class App {
     };
     const longest = () => {
       const { id, from, to } = marks.longest;
-      return el("button", { class: "link", title: "Go to the longest wait", onclick: () => this.goToEvent(id) }, `longest ${duration(to - from)}`);
+      return el("button", { class: "link", title: "The longest wait", "aria-label": `${duration(to - from)}, the longest wait`, onclick: () => this.goToEvent(id) }, duration(to - from));
     };
     const costs = history.models.map((model) => model.cost).filter((cost) => typeof cost === "number");
     const cost = costs.reduce((sum, each) => sum + each, 0);
@@ -639,7 +640,6 @@ class App {
     refill(this.chips,
       costs.length ? el("span", { class: "chip", title: "What all calls of models cost" }, `${about}${money(cost)}`) : "",
       chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "",
-      el("button", { title: "Note (n)", onclick: () => { this.showPage("transcript"); requestAnimationFrame(() => this.note()); } }, "Note"),
       el("button", { onclick: () => this.copyLink() }, "Copy link"),
       this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : "");
   }

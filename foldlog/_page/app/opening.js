@@ -46,8 +46,8 @@ export class Opening {
 
   show({ row, history, newest }) {
     const name = row?.title || this.source.id;
-    const strip = el("section", { class: "strip", "aria-label": "Tokens of the prompts over the run" }, sparkline(row?.context ?? []));
-    const side = el("aside", { class: "knew", "aria-label": "How far the page is" }, el("h2", {}, "The newest events"), el("p", {}, "What the model knew at each step follows, once all events are read."), this.words, this.bar, ...waiting(6));
+    const strip = el("section", { class: "strip", "aria-label": "Tokens of the prompts, and how far the page is" }, sparkline(row?.context ?? []), el("div", { class: "reading" }, this.words, this.bar));
+    const side = el("aside", { class: "knew", "aria-label": "What the model knew" }, el("h2", {}, "The newest events"), el("p", {}, "What the model knew at each step follows, once all events are read."), ...waiting(6));
     const transcript = this.transcriptOf(new History(history), newest);
     this.root.replaceChildren(
       el("header", { class: "of-run" }, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("div", { class: "names" }, el("h1", {}, said(name)), el("p", { class: "facts" }, this.facts(row, history.events_counted))), this.marks(row)),

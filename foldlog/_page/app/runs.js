@@ -448,7 +448,7 @@ export class Runs {
       if (asked !== this.searched) return;
       this.hits.hidden = false;
       refill(this.hits,
-        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
+        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of all runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
         ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))));
     } catch (error) {
       this.hits.hidden = false;
