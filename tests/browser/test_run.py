@@ -179,6 +179,29 @@ def test_a_run_shows_its_figures_and_newest_events_while_its_page_is_made(page, 
     assert page.problems == []
 
 
+SLOW = """
+const plain = window.fetch;
+window.fetch = async (path, ...others) => {
+  if (String(path).startsWith("api/events")) await new Promise((go) => setTimeout(go, 1500));
+  return plain(path, ...others);
+};
+"""
+
+
+def test_a_linked_event_stays_in_sight_while_the_texts_around_it_come_late(page, stored, serve):
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=SLOW)
+    opened(page, f"{serve(stored('c', sample()))}&id=c#v=134&e=133")
+    page.wait(f"{V}.transcript.target === undefined")
+    above = f"{V}.transcript.tops[{V}.transcript.placeOf(133)] - {V}.transcript.node.scrollTop"
+    assert page.ask(above) == pytest.approx(120, abs=2)
+    box = page.ask(
+        "(() => { const { x, y } = document.querySelector('.transcript').getBoundingClientRect(); return [x, y]; })()"
+    )
+    page.run(f"{V}.transcript.reveal(133)")
+    page.send("Input.dispatchMouseEvent", type="mouseWheel", x=box[0] + 200, y=box[1] + 200, deltaX=0, deltaY=100)
+    page.wait(f"{V}.transcript.target === undefined")
+
+
 def test_the_sample_can_be_read_with_the_keyboard(page, report):
     opened(page, report(sample()))
     page.run(f"{V}.goToEvent(100)")

@@ -45,6 +45,7 @@ export class Transcript {
     this.sight = new Sight(this.node, this.inner, () => this.draw());
     new ResizeObserver(() => this.measure()).observe(this.shown);
     this.shown.addEventListener("click", (event) => this.click(event));
+    for (const moves of ["wheel", "touchmove", "pointerdown"]) this.node.addEventListener(moves, () => (this.target = undefined), { passive: true });
   }
 
   // Begin with the blocks of a history, or of one that has grown; heights that were measured stay.
@@ -139,13 +140,19 @@ export class Transcript {
     else requestAnimationFrame(() => this.draw());
   }
 
-  // Scroll an event into sight, near the top of it, and stay there while the heights around it are measured.
+  // Scroll an event into sight, near the top of it, and stay there while the heights around it are measured, or until the
+  // reader scrolls.
   reveal(id) {
     if (!this.history || !this.blocks.length) return;
     this.target = this.placeOf(id);
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => (this.target = undefined), 700);
+    this.settle();
     this.bring(this.target);
+  }
+
+  // Let go of what was scrolled to, once the texts around it are there.
+  settle() {
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => (this.shown.querySelector(".waiting") ? this.settle() : (this.target = undefined)), 700);
   }
 
   bring(place) {
